@@ -45,6 +45,14 @@ def incompatibilities(
     return faults
 
 
+def has_other_parallelism(metadata: CheckpointMetadata, graph: JobGraph) -> bool:
+    """Whether a checkpoint of the job is from before it was rescaled."""
+    now = {vertex.vertex_id: vertex.parallelism for vertex in graph.vertices}
+    return any(
+        now.get(before.vertex_id, before.parallelism) != before.parallelism for before in metadata.vertices
+    )
+
+
 def with_key_groups_of(metadata: CheckpointMetadata, graph: JobGraph) -> JobGraph:
     """Returns the graph with the maximum parallelism that keyed vertices had in the checkpoint, if the program sets
     none.

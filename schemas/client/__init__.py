@@ -18,7 +18,9 @@ __all__ = [
     "JobAccepted",
     "JobFinished",
     "JobRejected",
+    "JobRescaled",
     "JobStatusChanged",
+    "RescaleFailed",
     "SavepointDisposed",
 ]
 
@@ -97,6 +99,18 @@ class JobRejected(Body, frozen=True, gc=False, kw_only=True):
     """Why the Dispatcher rejects the job and what the client can do, as text for people. Since 0.1.0."""
 
 
+class JobRescaled(Body, frozen=True, gc=False, kw_only=True):
+    """The job runs at the parallelism that the client has requested. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.client.JobRescaled"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    parallelism: Mapping[str, int]
+    """The parallelism of each vertex that has changed, by vertex id; empty if the job ran at this parallelism already. Since 0.1.0."""
+    checkpoint_id: int = 0
+    """Id of the checkpoint from which the tasks were restarted; 0 if nothing had to change. Since 0.1.0."""
+
+
 class JobStatusChanged(Body, frozen=True, gc=False, kw_only=True):
     """The status of the job changes with this event. A job is INITIALIZING before the first one. Readers ignore an event whose old_status is not the status of the job. Since 0.1.0."""
 
@@ -111,6 +125,16 @@ class JobStatusChanged(Body, frozen=True, gc=False, kw_only=True):
     """Why the job fails, restarts or is suspended, as text for people; null for other changes. Since 0.1.0."""
     retains_checkpoints: bool = False
     """Whether the completed checkpoints of a job that ends stay in storage; false for other changes. Since 0.1.0."""
+
+
+class RescaleFailed(Body, frozen=True, gc=False, kw_only=True):
+    """The parallelism of the job was not changed as the client has requested. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.client.RescaleFailed"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    reason: str
+    """Why, as text for people. Since 0.1.0."""
 
 
 class SavepointDisposed(Body, frozen=True, gc=False, kw_only=True):

@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from ..body import Body
-from ..types import EntryPoint, JobGraph, JobStatus, Origin
+from ..types import EntryPoint, JobGraph, JobStatus, Origin, ParallelismBounds
 
 __all__ = [
     "CancelJob",
@@ -20,6 +20,7 @@ __all__ = [
     "JobsForgotten",
     "ProgramAccepted",
     "RaiseFeatureLevel",
+    "RescaleJob",
     "SavepointDisposalAccepted",
     "SavepointDisposed",
     "ShutDownCluster",
@@ -114,6 +115,20 @@ class RaiseFeatureLevel(Body, frozen=True, gc=False, kw_only=True):
     AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.RaiseFeatureLevel"
     level: int
     """The requested feature level. Since 0.1.0."""
+
+
+class RescaleJob(Body, frozen=True, gc=False, kw_only=True):
+    """A client asks the Dispatcher to change the parallelism of a running job. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.RescaleJob"
+    job_id: str
+    """Id of the job to rescale. Since 0.1.0."""
+    parallelism: int | None = None
+    """The wanted parallelism of all vertices that run at the default parallelism of the job: the largest one at its submission; null to change those in bounds only. Since 0.1.0."""
+    bounds: Mapping[str, ParallelismBounds] = msgspec.field(default_factory=dict)
+    """The wanted parallelism of single vertices, by their ids or names; these go before parallelism. Since 0.1.0."""
+    reason: str = ""
+    """Why, as text for people; empty if the client gives no reason. Since 0.1.0."""
 
 
 class SavepointDisposalAccepted(Body, frozen=True, gc=False, kw_only=True):

@@ -15,6 +15,7 @@ from ..types import (
     CompletedCheckpoint,
     ExecutionState,
     JobGraph,
+    ParallelismBounds,
     RestoredCheckpoint,
     SlotOffer,
     SnapshotType,
@@ -42,6 +43,8 @@ __all__ = [
     "JobMasterFailed",
     "OfferSlots",
     "RegisterTaskManager",
+    "RescaleJob",
+    "RescaleStarted",
     "RestartScheduled",
     "RestartSuppressed",
     "RestoreFailed",
@@ -282,6 +285,40 @@ class RegisterTaskManager(Body, frozen=True, gc=False, kw_only=True):
     """Id of the job that the TaskExecutor holds a slot for. Since 0.1.0."""
     resource_id: str
     """ResourceID of the TaskExecutor that registers. Since 0.1.0."""
+
+
+class RescaleJob(Body, frozen=True, gc=False, kw_only=True):
+    """The Dispatcher forwards a client's request to change the parallelism of the job. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.RescaleJob"
+    job_id: str
+    """Id of the job to rescale. Since 0.1.0."""
+    parallelism: int | None = None
+    """The wanted parallelism of all vertices that run at the default parallelism of the job: the largest one at its submission; null to change those in bounds only. Since 0.1.0."""
+    bounds: Mapping[str, ParallelismBounds] = msgspec.field(default_factory=dict)
+    """The wanted parallelism of single vertices, by their ids or names; these go before parallelism. Since 0.1.0."""
+    reason: str = ""
+    """Why, as text for people; empty if the client gives no reason. Since 0.1.0."""
+    max_slots: int | None = None
+    """The number of slots that the job may use; null for no limit. Since 0.1.0."""
+    requester: str
+    """Address of the client that awaits the answer. Since 0.1.0."""
+    tenant: str = ""
+    """Tenant of this client; empty: none. Since 0.1.0."""
+
+
+class RescaleStarted(Body, frozen=True, gc=False, kw_only=True):
+    """The JobMaster accepts a request to change the parallelism: it requests the missing slots while the job runs on, and then takes the checkpoint from which the tasks restart. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.RescaleStarted"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    parallelism: Mapping[str, int]
+    """The new parallelism of each vertex that changes, by vertex id. Since 0.1.0."""
+    bounds: Mapping[str, ParallelismBounds] = msgspec.field(default_factory=dict)
+    """The bounds of the parallelism of each vertex that the request names, by vertex id. Since 0.1.0."""
+    reason: str = ""
+    """Why, as text for people. Since 0.1.0."""
 
 
 class RestartScheduled(Body, frozen=True, gc=False, kw_only=True):

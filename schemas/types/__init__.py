@@ -29,6 +29,7 @@ __all__ = [
     "OperatorConfig",
     "OperatorState",
     "Origin",
+    "ParallelismBounds",
     "Partitioner",
     "PythonFile",
     "RegisteredSchema",
@@ -183,6 +184,16 @@ class Origin(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Offset in the partition. Since 0.1.0."""
     tenant: str = ""
     """Tenant whose submissions topic it is; empty for the topic without a tenant, and for other topics. Since 0.1.0."""
+
+
+class ParallelismBounds(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The bounds of the parallelism of a vertex (JobVertexResourceRequirements.Parallelism in Flink). Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.ParallelismBounds"
+    lower_bound: int
+    """The least parallelism at which the vertex may run. Since 0.1.0."""
+    upper_bound: int
+    """The parallelism at which it runs if the slots for it exist. Since 0.1.0."""
 
 
 class Partitioner(StrEnum):

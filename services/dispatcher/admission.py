@@ -54,6 +54,7 @@ REQUESTS = (
     dispatcher.TriggerSavepoint,
     dispatcher.StopWithSavepoint,
     dispatcher.DisposeSavepoint,
+    dispatcher.RescaleJob,
     dispatcher.RaiseFeatureLevel,
     dispatcher.ShutDownCluster,
 )

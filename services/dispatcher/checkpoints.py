@@ -65,7 +65,7 @@ def judge_snapshot_request(state: DispatcherState, offset: int, request: Snapsho
         return False
     error = f"job {job_id[:80]} is unknown: `tailrace list` shows those there are"
     if job is not None:
-        why = _not_running(job)
+        why = not_running(job)
         error = "" if why is None else f"job {job_id} {why}"
     if not error and directory is not None:
         error = find_location_error(directory, what="the directory") or ""
@@ -89,7 +89,8 @@ def judge_snapshot_request(state: DispatcherState, offset: int, request: Snapsho
     return True
 
 
-def _not_running(job: Job) -> str | None:
+def not_running(job: Job) -> str | None:
+    """Returns why the job does not run; None if it does."""
     match job.phase:
         case Phase.TERMINATED | Phase.ENDED:
             return f"has ended already: {job.status.value}"

@@ -14,6 +14,7 @@
 | CancelJob | job_master.CancelJob | client.CancelJobRejected |
 | CancelJob of a program that is not built | dispatcher.JobGraphFailed, then client.CancelJobRejected | |
 | TriggerCheckpoint, TriggerSavepoint, StopWithSavepoint | job_master.TriggerCheckpoint | client.CheckpointFailed |
+| RescaleJob | job_master.RescaleJob | client.RescaleFailed |
 | DisposeSavepoint | dispatcher.SavepointDisposalAccepted | client.SavepointDisposed |
 """
 
@@ -21,11 +22,12 @@ from __future__ import annotations
 
 from ...schemas import client
 from ..core.role import OutgoingEvent
-from . import checkpoints, jobs
+from . import checkpoints, jobs, rescaling
 from .state import (
     Cancellation,
     DispatcherState,
     DisposalRequest,
+    ParallelismRequest,
     RefusedSubmission,
     Request,
     SnapshotRequest,
@@ -53,6 +55,8 @@ def _judge(state: DispatcherState, offset: int, request: Request, turn: Turn) ->
             return checkpoints.judge_snapshot_request(state, offset, request, turn)
         case DisposalRequest():
             checkpoints.judge_disposal(state, offset, request, turn)
+        case ParallelismRequest():
+            return rescaling.judge_rescale_request(state, offset, request, turn)
         case RefusedSubmission(requester=requester, job_id=job_id, reason=reason, tenant=tenant):
             rejected = client.JobRejected(job_id=job_id, reason=reason)
             turn.add_verdict(offset, OutgoingEvent(requester, rejected, offset, tenant))

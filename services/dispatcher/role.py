@@ -13,7 +13,7 @@ from ...schemas.event import Record
 from ...schemas.types import EntryPoint
 from ..configuration.role_options import DispatcherOptions
 from ..core.role import DISPATCHER, Instruction, OutgoingEvent, Steps, Time, unchanged
-from . import checkpoints, job_store, jobs, requests, shutdown
+from . import checkpoints, job_store, jobs, requests, rescaling, shutdown
 from .state import DispatcherState, FeatureLevelWanted, RefusedSubmission
 from .submissions_topic import AdmittedPositions
 from .turn import Turn
@@ -156,6 +156,7 @@ _STEPS: Steps[DispatcherState] = Steps(
     {
         **jobs.STEPS,
         **checkpoints.STEPS,
+        **rescaling.STEPS,
         **shutdown.STEPS,
         **job_store.STEPS,
         dispatcher.SubmissionRefused: on_submission_refused,

@@ -14,7 +14,7 @@ import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
-from ...schemas.types import EntryPoint, Header, JobGraph, JobStatus, SnapshotType
+from ...schemas.types import EntryPoint, Header, JobGraph, JobStatus, ParallelismBounds, SnapshotType
 from ..configuration.role_options import DispatcherOptions
 from ..core.immutable_maps import delete_key
 from ..core.role import IllegalTransition
@@ -218,7 +218,21 @@ class DisposalRequest(msgspec.Struct, frozen=True, tag=True):
     tenant: str = ""
 
 
-Request = Submission | RefusedSubmission | Cancellation | SnapshotRequest | DisposalRequest
+class ParallelismRequest(msgspec.Struct, frozen=True, tag=True):
+    """A RescaleJob without a verdict."""
+
+    requester: str
+    job_id: str
+    parallelism: int | None = None
+    bounds: Map[str, ParallelismBounds] = Map()
+    """By the ids or names of vertices."""
+    reason: str = ""
+    tenant: str = ""
+
+
+Request = (
+    Submission | RefusedSubmission | Cancellation | SnapshotRequest | DisposalRequest | ParallelismRequest
+)
 
 
 class Disposal(msgspec.Struct, frozen=True):

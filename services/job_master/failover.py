@@ -116,9 +116,12 @@ def lose_slots(
 def fail_request(state: StartedJob, allocation_id: str, why: str, record: Record) -> StartedJob:
     """Handles a failed PENDING request."""
     request = state.slots.requests[allocation_id]
+    is_reserve = state.is_reserve(request)
     state = replace(state, slots=state.slots.cancel_request(allocation_id))
     if state.status not in job_status.ACTIVE:
         return state
+    if is_reserve:
+        return replace(state, rescaling=state.rescaling.with_failure(why))
     is_denied = record.header.sender == RESOURCE_MANAGER
     state = replace(state, sharing=state.sharing.assign(request.slot, "", resolved=False))
     return _await_verdict(state, record, why, slots=[request.slot], is_denied=is_denied)
@@ -128,14 +131,13 @@ def rerequest_slots(state: StartedJob, why: str, cause: int) -> StartedJob:
     """Cancels PENDING requests and creates new ones."""
     if state.status not in job_status.ACTIVE:
         return state
-    waiting = sorted(
-        (request.slot, request.allocation_id)
-        for request in state.slots.requests.values()
-        if request.step is SlotStep.PENDING
-    )
+    pending = [each for each in state.slots.requests.values() if each.step is SlotStep.PENDING]
+    waiting = sorted((request.slot, request.allocation_id) for request in pending)
+    # A rescale requests its own slots again by itself.
+    slots = [request.slot for request in pending if not state.is_reserve(request)]
     for _, allocation_id in waiting:
         state = give_back(state, allocation_id, why, cause)
-    return scheduling.find_slots(state, [slot for slot, _ in waiting], cause)
+    return scheduling.find_slots(state, sorted(slots), cause)
 
 
 def free_slot(state: StartedJob, slot: AllocatedSlot, cause: int) -> StartedJob:

@@ -87,8 +87,7 @@ class FindCheckpoint(Instruction, frozen=True):
     with the subtasks that had finished in it, or by RestoreFailed; not at all while storage is unreachable.
 
     A user named a candidate of generation -1: its `uri` may be a directory or a `_metadata` file, and its
-    `checkpoint_id` is 0. Only such a candidate may have to be fitted to another graph, and may be of another tenant
-    than the job's, which is `tenant`.
+    `checkpoint_id` is 0. Only such a candidate may be of another tenant than the job's, which is `tenant`.
     """
 
     job_id: str

@@ -162,6 +162,18 @@ class OwedCheckpointFailed(OwedAnswer, frozen=True, tag=True):
         return OutgoingEvent(self.requester, body, self.cause, self.tenant)
 
 
+class OwedRescaleFailed(OwedAnswer, frozen=True, tag=True):
+    """To the client that has requested another parallelism at `cause`."""
+
+    requester: str
+    reason: str
+    tenant: str = ""
+
+    def outgoing_event(self, state: JobResult) -> OutgoingEvent:
+        body = client.RescaleFailed(job_id=state.job_id, reason=self.reason)
+        return OutgoingEvent(self.requester, body, self.cause, self.tenant)
+
+
 class OwedCancelSlotRequest(OwedEvent, frozen=True, tag=True):
     """To the ResourceManager, for a request that the job no longer needs."""
 
@@ -214,6 +226,7 @@ TerminatedJobEvent = (
     OwedSlotsRejected
     | OwedCheckpointSucceeded
     | OwedCheckpointFailed
+    | OwedRescaleFailed
     | OwedCancelSlotRequest
     | OwedDisconnectJobManager
     | OwedJobReachedTerminalState
@@ -232,7 +245,7 @@ ORDER = OutboxOrder(
     OwedJobManagerRegistrationSuccess,
     (OwedSlotsAccepted, OwedSlotsRejected),
     OwedCancelTask,
-    (OwedCheckpointSucceeded, OwedCheckpointFailed),
+    (OwedCheckpointSucceeded, OwedCheckpointFailed, OwedRescaleFailed),
     (OwedFreeSlot, OwedCancelSlotRequest),
     OwedDisconnectJobManager,
     OwedJobReachedTerminalState,
@@ -247,6 +260,7 @@ on_slots_accepted = step_of_sent(OwedSlotsAccepted, lambda header, _: (header.ca
 on_slots_rejected = step_of_sent(OwedSlotsRejected, lambda header, _: (header.cause,))
 on_checkpoint_succeeded = step_of_sent(OwedCheckpointSucceeded, lambda header, _: (header.cause,))
 on_checkpoint_failed = step_of_sent(OwedCheckpointFailed, lambda header, _: (header.cause,))
+on_rescale_failed = step_of_sent(OwedRescaleFailed, lambda header, _: (header.cause,))
 on_cancel_slot_request = step_of_sent(OwedCancelSlotRequest, lambda _, body: (body.allocation_id,))
 on_disconnect_job_manager = step_of_sent(
     OwedDisconnectJobManager, lambda header, _: (instance_of(header.recipient),)
@@ -257,6 +271,7 @@ on_resource_manager_disconnect_job_manager = step_of_sent(OwedUnregisterJobManag
 STEPS: Mapping[type[Body], Step[Any]] = {
     client.CheckpointSucceeded: on_checkpoint_succeeded,
     client.CheckpointFailed: on_checkpoint_failed,
+    client.RescaleFailed: on_rescale_failed,
     dispatcher.JobReachedTerminalState: on_job_reached_terminal_state,
     resource_manager.CancelSlotRequest: on_cancel_slot_request,
     resource_manager.DisconnectJobManager: on_resource_manager_disconnect_job_manager,

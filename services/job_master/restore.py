@@ -2,7 +2,8 @@
 
 A failed task normally continues from its last commit. If that is gone (a topic, or part of one), continuing would lose
 or repeat records, so the whole job rolls back; messages and commits of earlier generations are ignored from then on.
-The job is RESTARTING until the last task has ended and an intact checkpoint is found. It keeps its slots.
+The job is RESTARTING until the last task has ended and an intact checkpoint is found. It keeps its slots. A job that is
+rescaled restarts in the same way (rescale/).
 
 A job that is submitted with a savepoint waits for it in the same way before its first tasks, and starts generation 0.
 """
@@ -19,6 +20,7 @@ from ...schemas.types import (
     CheckpointFailureReason,
     CompletedCheckpoint,
     ExecutionState,
+    JobGraph,
     JobStatus,
     RestoredCheckpoint,
 )
@@ -26,6 +28,8 @@ from ..core.role import Time
 from . import executions, scheduling, termination
 from .checkpoints import subsumption
 from .checkpoints.state import Restoring
+from .rescale.graph_change import change_graph
+from .rescale.state import RescalePhase
 from .state import ChannelsState, StartedJob
 from .topology import VertexKey
 
@@ -84,6 +88,13 @@ def should_find_checkpoint(state: StartedJob) -> bool:
     return state.status is waits and bool(candidates(state))
 
 
+def graph_of(state: StartedJob) -> JobGraph:
+    """Returns the graph that the job continues with."""
+    current = state.rescaling.current
+    is_rescaled = current is not None and current.phase is RescalePhase.RESTARTING
+    return current.graph if current is not None and is_rescaled else state.graph
+
+
 def restore_cause(state: StartedJob) -> int:
     """Returns the offset that caused the search; answers to an earlier search are ignored."""
     restoring = state.checkpoints.restoring
@@ -98,6 +109,10 @@ def on_checkpoint_restored(
     if restoring is None or not _is_answer(state, record):
         return state
     checkpoint = body.checkpoint
+    is_rescaled = state.rescaling.is_in(RescalePhase.RESTARTING)
+    again: list[VertexKey] = []
+    if is_rescaled:
+        state, again = change_graph(state, record)
     checkpoints = state.checkpoints
     checkpoints = replace(
         checkpoints,
@@ -122,7 +137,8 @@ def on_checkpoint_restored(
     state = replace(
         state, generation=state.generation + 1, channels=ChannelsState.CREATING, start_offset=cause
     )
-    state, again = _rerun_finished(state, cause)
+    state, finished_again = _rerun_finished(state, cause)
+    again += finished_again
     return scheduling.resume_after_restore(state, again, cause, restoring.due)
 
 

@@ -10,6 +10,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...pipelines.graph.job_options import ScheduleMode
+from ...pipelines.graph.parallelism import vertices_at_default
 from ...schemas import dispatcher, everyone, job_master, resource_manager
 from ...schemas.body import Body
 from ...schemas.event import Record
@@ -45,6 +46,8 @@ from .checkpoints import coordinator
 from .checkpoints.state import Checkpoints, Restoring
 from .instructions import CreateChannels, DeleteChannels
 from .owed_events import JobMasterEvent, OwedRegisterJobManager, OwedUnregisterJobManager
+from .rescale import coordinator as rescale
+from .rescale.state import Rescaling
 from .state import (
     ChannelsState,
     JobMasterState,
@@ -75,6 +78,7 @@ class JobMaster:
                 after = termination.release_suspended(
                     coordinator.follow_attempts(after, record), record.offset
                 )
+                after = rescale.follow(after, record.offset)
                 return termination.compact_terminated(after) if after.has_ended else after
             case TerminatedJob():
                 terminated: TerminatedJob = _TERMINATED_STEPS.apply(state, record)
@@ -101,6 +105,7 @@ class JobMaster:
                     ),
                     *deployment.submit_events(state, now),
                     *coordinator.outgoing_events(state, now),
+                    *rescale.outgoing_events(state, now),
                 ]
             case TerminatedJob():
                 return owed_events.ORDER.outgoing_events(state, now)
@@ -110,7 +115,12 @@ class JobMaster:
     def deadline(self, state: JobMasterState) -> Time | None:
         if not isinstance(state, StartedJob):
             return None
-        times = (slot_events.deadline(state), deployment.deadline(state), coordinator.deadline(state))
+        times = (
+            slot_events.deadline(state),
+            deployment.deadline(state),
+            coordinator.deadline(state),
+            rescale.deadline(state),
+        )
         return min((time_ for time_ in times if time_ is not None), default=None)
 
     def instructions(self, state: JobMasterState) -> Sequence[Instruction]:
@@ -167,6 +177,7 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
         savepoint_path=body.savepoint_path,
         allow_non_restored_state=body.allow_non_restored_state,
         tenant=body.tenant,
+        rescaling=Rescaling(default_vertices=vertices_at_default(body.job_graph)),
         checkpoints=Checkpoints(
             restoring=None if body.savepoint_path is None else Restoring(cause, 0, initial=True)
         ),
@@ -279,6 +290,7 @@ _STEPS: Steps[Any] = Steps(
         **deployment.STEPS,
         **failover.STEPS,
         **coordinator.STEPS,
+        **rescale.STEPS,
         **status_changes.STEPS,
         job_master.StartJob: on_start_job,
         job_master.CancelJob: on_cancel_job,

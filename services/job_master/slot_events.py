@@ -68,9 +68,12 @@ def on_offer_slots(state: StartedJob, record: Record, body: job_master.OfferSlot
             taken.append(offer)
         else:
             rejected.append(offer.allocation_id)
+    requests = [pool.requests[offer.allocation_id] for offer in taken]
+    reserve = {request.allocation_id for request in requests if state.is_reserve(request)}
     trees = {
-        slot: replace(state.sharing.trees[slot], resolved=True)
-        for slot in (pool.requests[offer.allocation_id].slot for offer in taken)
+        request.slot: replace(state.sharing.trees[request.slot], resolved=True)
+        for request in requests
+        if request.allocation_id not in reserve
     }
     if accepted:
         state = owe(state, OwedSlotsAccepted(cause, resource_id, tuple(accepted)))
@@ -78,9 +81,10 @@ def on_offer_slots(state: StartedJob, record: Record, body: job_master.OfferSlot
         state = owe(state, OwedSlotsRejected(cause, resource_id, tuple(rejected)))
     if not taken:
         return state
-    state = replace(
-        state, slots=pool.accept_offer(taken, resource_id, cause), sharing=state.sharing.add_tree(trees)
-    )
+    pool = pool.accept_offer(taken, resource_id, cause)
+    for allocation_id in sorted(reserve):
+        pool = pool.available(allocation_id, record.header.time, cause)
+    state = replace(state, slots=pool, sharing=state.sharing.add_tree(trees))
     if connection is None:
         # It was disconnected when it had no slots; it has been assigned one since.
         connections = state.connections.set(resource_id, ConnectionState.CONNECTED)
@@ -110,8 +114,10 @@ def on_free_slot(state: StartedJob, record: Record, body: task_executor.FreeSlot
 
 
 def idle_slots(state: StartedJob, now: Time) -> list[OwedFreeSlot]:
-    """Returns FreeSlot for slots that were available for too long."""
+    """Returns FreeSlot for slots that were available for too long. A rescale keeps all of them."""
     timeout, pool = state.options.slot_idle_timeout, state.slots
+    if state.rescaling.current is not None:
+        return []
     reason = f"idle for {timeout / 1e6:g} s in job {state.job_id}"
     idle = (pool.slots[allocation_id] for allocation_id in pool.idle.until(now - timeout))
     return [OwedFreeSlot(slot.cause, slot.allocation_id, slot.resource_id, reason) for slot in idle]
@@ -148,7 +154,7 @@ def request_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
 
 def deadline(state: StartedJob) -> Time | None:
     """Returns the time at which a request has to be sent, or an idle slot to be freed."""
-    idle = state.slots.idle.first
+    idle = state.slots.idle.first if state.rescaling.current is None else None
     times = [None if idle is None else idle[1] + state.options.slot_idle_timeout]
     if state.registration is RegistrationState.REGISTERED and state.status in ACTIVE:
         times.append(state.slots.wanted.earliest)

@@ -26,8 +26,9 @@ from .exception_history import TaskException
 from .instructions import Cleanup
 from .job_result import JobResult
 from .owed_events import JobMasterEvent, OwedSubmitTask, TerminatedJobEvent
+from .rescale.state import Rescaling
 from .restart_strategies import FailureHistory
-from .slot_pool import SlotPool
+from .slot_pool import PendingRequest, SlotPool
 from .slot_sharing import SlotSharingManager
 from .topology import SchedulingTopology, SlotKey, VertexKey
 
@@ -173,6 +174,7 @@ class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
     exceptions: tuple[TaskException, ...] = ()
     """The last failures of tasks, oldest first."""
     checkpoints: Checkpoints = Checkpoints()
+    rescaling: Rescaling = Rescaling()
     generation: int = 0
     """The number of rollbacks of the job: messages and commits of older generations are ignored."""
     is_forgotten: bool = False
@@ -202,7 +204,17 @@ class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
     def is_short_of_slots(self) -> bool:
         """Whether a slot is requested, or will be after the verdict on its loss."""
         failure = self.pending_failure
-        return bool(self.slots.requests) or (failure is not None and bool(failure.slots))
+        if failure is not None and failure.slots:
+            return True
+        requests = self.slots.requests.values()
+        if self.rescaling.current is None:
+            return bool(requests)
+        return any(not self.is_reserve(request) for request in requests)
+
+    def is_reserve(self, request: PendingRequest) -> bool:
+        """Whether a rescale has requested the slot, for a task that does not exist yet."""
+        tree = self.sharing.trees.get(request.slot)
+        return tree is None or tree.allocation_id != request.allocation_id
 
     @property
     def has_ended(self) -> bool:

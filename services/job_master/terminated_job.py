@@ -17,9 +17,11 @@ from .instructions import Cleanup, DeleteChannels, DiscardCheckpoint, RemoveChec
 from .owed_events import (
     OwedCheckpointFailed,
     OwedDisconnectJobManager,
+    OwedRescaleFailed,
     OwedSlotsRejected,
     OwedUnregisterJobManager,
 )
+from .rescale.validation import not_running
 from .state import TerminatedJob
 
 
@@ -52,6 +54,11 @@ def on_trigger_checkpoint(
 ) -> TerminatedJob:
     why = trigger.not_running(state)
     return owe(state, OwedCheckpointFailed(record.offset, body.requester, why, body.tenant))
+
+
+def on_rescale_job(state: TerminatedJob, record: Record, body: job_master.RescaleJob) -> TerminatedJob:
+    why = not_running(state.job_id, state.status.value)
+    return owe(state, OwedRescaleFailed(record.offset, body.requester, why, body.tenant))
 
 
 def on_update_task_execution_state(
@@ -96,6 +103,7 @@ STEPS: Mapping[type[Body], Step[TerminatedJob]] = {
     job_master.RegisterTaskManager: on_register_task_manager,
     job_master.OfferSlots: on_offer_slots,
     job_master.TriggerCheckpoint: on_trigger_checkpoint,
+    job_master.RescaleJob: on_rescale_job,
     job_master.UpdateTaskExecutionState: on_update_task_execution_state,
     job_master.JobMasterFailed: on_job_master_failed,
     job_master.ChannelsDeleted: on_channels_deleted,

@@ -29,6 +29,7 @@ from .owed_events import (
     OwedDisconnectJobManager,
     OwedJobReachedTerminalState,
     OwedRegisterJobManager,
+    OwedRescaleFailed,
     OwedSlotsAccepted,
     OwedUnregisterJobManager,
     TerminatedJobEvent,
@@ -45,6 +46,7 @@ from .state import (
 _FINAL: Final = (
     OwedCheckpointSucceeded,
     OwedCheckpointFailed,
+    OwedRescaleFailed,
     OwedDisconnectJobManager,
     OwedJobReachedTerminalState,
     OwedUnregisterJobManager,
@@ -207,21 +209,33 @@ def _without(outbox: Outbox[JobMasterEvent], *kinds: type[OwedEvent]) -> Outbox[
 
 
 def _reject_requests(state: StartedJob, reason: str) -> StartedJob:
-    """Owes CheckpointFailed to all clients that wait for a checkpoint."""
+    """Owes CheckpointFailed to all clients that wait for a checkpoint, and RescaleFailed to those that wait for another
+    parallelism."""
     checkpoints = state.checkpoints
     triggered = (each for pending in checkpoints.pending.values() for each in pending.requests)
     failed = [
         OwedCheckpointFailed(each.offset, each.requester, reason, each.tenant)
         for each in (*checkpoints.requests, *triggered)
     ]
-    state = replace(state, checkpoints=replace(checkpoints, requests=()))
-    return with_outbox(state, state.outbox.owe_all(failed))
+    current = state.rescaling.current
+    unscaled = [
+        OwedRescaleFailed(each.offset, each.requester, reason, each.tenant)
+        for each in (*state.rescaling.requests, *(() if current is None else (current.request,)))
+    ]
+    state = replace(
+        state,
+        checkpoints=replace(checkpoints, requests=()),
+        rescaling=replace(state.rescaling, requests=(), current=None),
+    )
+    return with_outbox(state, state.outbox.owe_all([*failed, *unscaled]))
 
 
 def _has_outgoing(state: StartedJob) -> bool:
     return bool(
         state.outbox
         or state.checkpoints.requests
+        or state.rescaling.requests
+        or state.rescaling.current is not None
         or state.channels is not ChannelsState.DELETED
         or state.checkpoints.has_outgoing
     )

@@ -72,6 +72,12 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
         """Returns the vertices, each after its producers."""
         return sorted(self.vertices.values(), key=lambda vertex: vertex.place)
 
+    def places(self) -> set[SlotKey]:
+        """Returns all slots that the job needs."""
+        return {
+            (vertex.group, index) for vertex in self.vertices.values() for index in range(vertex.parallelism)
+        }
+
     def slot_of(self, vertex: VertexKey) -> SlotKey:
         """Returns the slot of a subtask: subtask i of each vertex of a group runs in slot i of the group."""
         vertex_id, index = vertex

@@ -53,6 +53,7 @@ def _shorten_body(body: Body) -> Body:
             | client.CancelJobRejected()
             | client.CheckpointFailed()
             | client.FeatureLevelRejected()
+            | client.RescaleFailed()
         ):
             return replace(body, reason=_shorten_reason(body.reason))
         case _:

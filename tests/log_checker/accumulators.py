@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from .attempts import Attempts
 from .events import Event
 
 ENDS = frozenset({"FINISHED", "CANCELED", "FAILED"})
@@ -22,7 +23,8 @@ class Accumulators:
     lost before its end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, attempts: Attempts) -> None:
+        self._all = attempts
         self._attempts: dict[str, tuple[Subtask, int]] = {}
         self._reported: dict[Subtask, tuple[int, Counts]] = {}
         self._where: dict[str, str] = {}
@@ -94,7 +96,13 @@ class Accumulators:
             self._reported[subtask] = number, {**before, **counts}
 
     def _finished(self, job_id: str, counts: Counts) -> Iterator[str]:
-        parts = [reported for (job, _, _), (_, reported) in self._reported.items() if job == job_id]
+        # A rescale has given the counts of subtasks that are gone to others.
+        parallelism = self._all.parallelism(job_id)
+        parts = [
+            reported
+            for (job, vertex, index), (_, reported) in self._reported.items()
+            if job == job_id and index < parallelism.get(vertex, index + 1)
+        ]
         names = {name for reported in parts for name in reported}
         if names != set(counts):
             yield f"job {job_id} has counted {sorted(counts)}, its tasks {sorted(names)}"

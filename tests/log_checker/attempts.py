@@ -8,7 +8,7 @@ share a process, the failure of one ends all of them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,7 @@ class Attempts:
         self._in: dict[str, set[str]] = {}
         self._of_job: dict[str, list[Attempt]] = {}
         self._vertices: dict[str, dict[str, dict[str, Any]]] = {}
+        self._rescaled: set[str] = set()
 
     def find(self, attempt_id: str) -> Attempt | None:
         """Returns a submitted Execution."""
@@ -89,6 +90,14 @@ class Attempts:
         """Returns the number of subtasks per vertex; empty if the graph is unknown."""
         vertices = self._vertices.get(job_id, {})
         return {item: vertex["parallelism"] for item, vertex in vertices.items() if "parallelism" in vertex}
+
+    def rescale(self, job_id: str, parallelism: Mapping[str, int]) -> None:
+        """Changes the parallelism of vertices."""
+        if parallelism:
+            self._rescaled.add(job_id)
+        for vertex_id, count in parallelism.items():
+            vertex = self._vertices[job_id][vertex_id]
+            self._vertices[job_id][vertex_id] = {**vertex, "parallelism": count}
 
     def see(self, event: Event) -> Iterator[str]:
         name = event.name
@@ -163,7 +172,8 @@ class Attempts:
             yield f"{format_attempt(attempt)} is submitted while {format_attempt(before)} has not ended"
             before.is_over(event.offset)
         expected = 0 if before is None else before.number + 1
-        if attempt.number != expected:
+        is_free = job_id in self._rescaled and (before is None or before.generation < attempt.generation)
+        if attempt.number < expected or (attempt.number > expected and not is_free):
             yield f"{format_attempt(attempt)} is submitted where attempt {expected} would be next"
         self._last[attempt.subtask] = attempt
         self._at.setdefault(attempt.resource_id, set()).add(attempt.attempt_id)

@@ -1,4 +1,4 @@
-"""Each request for a checkpoint or savepoint, or to delete one, is answered once.
+"""Each request for a checkpoint or savepoint, to delete one, or for another parallelism, is answered once.
 
 A JobMaster that fails after the end of its job sends all that it owes, also what is in the log already: the same answer
 to the same event counts once.
@@ -33,6 +33,8 @@ class CheckpointAnswers:
         match event.name:
             case name if name in _TRIGGERS:
                 self._asked[event.sender, event["job_id"]] += 1
+            case "dispatcher.RescaleJob":
+                self._asked[event.sender, f"{event['job_id']} at another parallelism"] += 1
             case "dispatcher.DisposeSavepoint":
                 self._asked[event.sender, event["path"]] += 1
             case "client.JobStatusChanged" if event["status"] in ("FINISHED", "CANCELED", "FAILED"):
@@ -43,6 +45,12 @@ class CheckpointAnswers:
                 if known and event.kind == "job_master" and event["job_id"] in self._ended:
                     return
                 yield from self._is_answered(event.recipient, event["job_id"])
+            case "client.JobRescaled" | "client.RescaleFailed":
+                known = (event.recipient, event.cause) in self._causes
+                self._causes.add((event.recipient, event.cause))
+                if known and event.kind == "job_master" and event["job_id"] in self._ended:
+                    return
+                yield from self._is_answered(event.recipient, f"{event['job_id']} at another parallelism")
             case "client.SavepointDisposed":
                 yield from self._is_answered(event.recipient, event["path"])
 

@@ -21,6 +21,7 @@ from .checkpoint_state import (
     place,
 )
 from .events import Event
+from .rescales import is_cut
 from .slots import Slots
 
 
@@ -106,7 +107,7 @@ class Checkpoints:
         checkpoint = Checkpoint(
             checkpoint_id=checkpoint_id,
             is_savepoint=options["snapshot_type"] == "SAVEPOINT",
-            is_periodic=not event["requests"],
+            is_periodic=not event["requests"] and not is_cut(event),
             awaited=awaited,
             finished=ended,
             generation=generation,

@@ -16,6 +16,7 @@ from .fencing import Fencing
 from .leaders import Leaders
 from .message_rules import MessageRules
 from .requests import Requests
+from .rescales import Rescales
 from .restores import Restores
 from .senders import is_possible
 from .slots import Slots
@@ -56,7 +57,7 @@ def check(events: Iterable[Event], *, settled: bool = True, outsiders: bool = Fa
     """
     slots = Slots()
     attempts, causes, leaders = Attempts(slots), Causes(), Leaders()
-    checkpoints = Checkpoints(slots, attempts)
+    checkpoints, rescales = Checkpoints(slots, attempts), Rescales()
     invariants: list[Invariant] = [
         slots,
         attempts,
@@ -65,9 +66,10 @@ def check(events: Iterable[Event], *, settled: bool = True, outsiders: bool = Fa
         causes,
         leaders,
         MessageRules(slots),
-        Accumulators(),
+        Accumulators(attempts),
         checkpoints,
-        Restores(attempts, checkpoints),
+        rescales,
+        Restores(attempts, checkpoints, rescales),
         CheckpointAnswers(slots),
     ]
     fencing, ids, violations, offset = Fencing(), set[str](), list[Violation](), -1

@@ -16,6 +16,7 @@ from .attempts import ENDS, NEVER, Attempt, Attempts, format_attempt
 from .checkpoint_state import Checkpoint, place
 from .checkpoints import Checkpoints
 from .events import Event
+from .rescales import Rescales
 
 
 @dataclass(slots=True)
@@ -42,7 +43,8 @@ class RestoreHistory:
 class Restores:
     """The restores of every job so far."""
 
-    def __init__(self, attempts: Attempts, checkpoints: Checkpoints) -> None:
+    def __init__(self, attempts: Attempts, checkpoints: Checkpoints, rescales: Rescales) -> None:
+        self._rescales = rescales
         self._attempts = attempts
         self._checkpoints = checkpoints
         self._jobs: dict[str, RestoreHistory] = {}
@@ -171,6 +173,7 @@ class Restores:
         ):
             return
         history.is_waiting, history.restored, history.restored_at = False, reported, event.offset
+        self._attempts.rescale(job_id, self._rescales.take_change(job_id))
         finished = event.body.get("finished", {})
         history.finished = {(vertex, index) for vertex, indices in finished.items() for index in indices}
         if reported is None:

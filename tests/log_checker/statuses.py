@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .events import Event
+from .rescales import is_cut
 
 AFTER = {
-    None: {"INITIALIZING", "CREATED"},
+    None: {"INITIALIZING", "CREATED", "FAILING", "FAILED", "CANCELLING", "SUSPENDED"},
     "INITIALIZING": {"CREATED", "FAILING", "FAILED", "CANCELLING", "CANCELED", "SUSPENDED"},
     "CREATED": {"RUNNING", "RESTARTING", "FAILING", "FAILED", "CANCELLING", "SUSPENDED"},
     "RUNNING": {"FAILING", "CANCELLING", "RESTARTING", "FINISHED", "SUSPENDED"},
@@ -54,7 +55,7 @@ class Statuses:
             yield f"job {event['job_id']} leaves the ResourceManager with status {event['status']}"
         elif name == "job_master.ResumeJob":
             self._ended.pop(event["job_id"], None)
-        elif name == "job_master.CheckpointTriggered" and event["options"].get("stops"):
+        elif name == "job_master.CheckpointTriggered" and event["options"].get("stops") and not is_cut(event):
             self._stops.add((event["job_id"], event["checkpoint_id"]))
         elif name == "job_master.CheckpointCompleted":
             self._complete(event["job_id"], event["checkpoint"]["checkpoint_id"])

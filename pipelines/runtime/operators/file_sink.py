@@ -17,7 +17,8 @@ A file's name has the sink (from job and operator), the subtask and the number o
 them.
 
 A job that rolls back to a checkpoint writes the later files again: first it removes those that it had published since,
-and the names of new ones have the generation, `...-<number>-<generation>.<suffix>`.
+and the names of new ones have the generation, `...-<number>-<generation>.<suffix>`. If the job was rescaled, earlier
+files with the name of this subtask may be those of another one: none is removed, and numbers begin above all of theirs.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ ROLL_BYTES: Final = 64 << 20
 """The default of `roll_bytes`: the size of the encoded records of a file, which are in memory."""
 MOST_OPEN_BYTES: Final = 128 << 20
 """The encoded records of all open files of a subtask."""
+_NUMBERS: Final = 1_000_000_000
+"""More files than a subtask writes in a generation."""
 
 
 class FileSinkParameters(msgspec.Struct, frozen=True):
@@ -139,6 +142,8 @@ class FileSinkOperator(Operator):
     def open(self) -> None:
         try:
             self._directory.begin(self._beginning, self._setup.generation, self._setup.context.attempt_number)
+            if self._setup.is_rescaled:
+                self._files.skip_to(self._setup.generation * _NUMBERS)
             self._remove_superseded()
         except OSError as error:
             raise self._failed("could not be used", error) from error

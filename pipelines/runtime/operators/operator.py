@@ -84,6 +84,8 @@ class OperatorSetup(msgspec.Struct, frozen=True):
     """Milliseconds since the epoch; never decreases."""
     generation: int = 0
     """The number of rollbacks of the job."""
+    is_rescaled: bool = False
+    """Whether the attempt begins the generation, from a checkpoint in which its vertex had another parallelism."""
     open_store: OpenStore = open_heap_store
     spark: SparkFiles | None = None
     """Writes files; None: there is no Spark."""

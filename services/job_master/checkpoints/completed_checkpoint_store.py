@@ -20,7 +20,11 @@ from msgspec.structs import replace
 from ....infra.storage.errors import CheckpointError, CorruptFile, StorageError
 from ....infra.storage.storage import Storage, canonical
 from ....pipelines.checkpoint import disposal
-from ....pipelines.checkpoint.compatibility import finished_subtasks, incompatibilities
+from ....pipelines.checkpoint.compatibility import (
+    finished_subtasks,
+    has_other_parallelism,
+    incompatibilities,
+)
 from ....pipelines.checkpoint.layout import base_of
 from ....pipelines.checkpoint.metadata import (
     CheckpointMetadata,
@@ -145,7 +149,8 @@ class CompletedCheckpointStore:
             except CheckpointError as error:
                 passed_over[candidate.uri] = str(error)
                 continue
-            if not faults and candidate.generation == GIVEN:
+            is_other_graph = candidate.generation == GIVEN or has_other_parallelism(metadata, graph)
+            if not faults and is_other_graph:
                 faults = incompatibilities(metadata, graph, allow_non_restored_state=allow_non_restored_state)
             if faults:
                 passed_over[candidate.uri] = _abbreviate(faults)

@@ -26,12 +26,13 @@ from ..owed_events import (
     OwedCheckpointSucceeded,
     OwedConfirmCheckpoint,
 )
+from ..rescale import cut as rescale
 from ..state import StartedJob
 from ..topology import VertexKey
 from . import notifications, stop_with_savepoint, subsumption, trigger
 from .pending_checkpoint import PendingCheckpoint
 from .state import Discard
-from .stop_phase import StopEvent
+from .stop_phase import StopEvent, StopPhase
 
 _SHOWN = 3
 
@@ -83,7 +84,12 @@ def on_checkpoint_completed(
     if pending is None or not pending.is_acknowledged:
         return state
     phase = state.checkpoints.stop
-    checkpoints = state.checkpoints.without(pending, StopEvent.COMPLETED, record.header.time)
+    if pending.is_cut and phase is StopPhase.RESTARTED:
+        # A task that restarted may have processed records after it.
+        why = "a task has restarted behind its part of the checkpoint"
+        return _abort(state, record, pending, CheckpointFailureReason.TASK_FAILURE, why, is_written=True)
+    event = StopEvent.CUT if pending.is_cut else StopEvent.COMPLETED
+    checkpoints = state.checkpoints.without(pending, event, record.header.time)
     answers = [
         OwedCheckpointSucceeded(each.offset, each.requester, checkpoint, each.tenant)
         for each in pending.requests
@@ -98,6 +104,9 @@ def on_checkpoint_completed(
     else:
         checkpoints, restore = checkpoints.with_savepoint(checkpoint, pending.requests), None
     state = replace(state, checkpoints=checkpoints, outbox=state.outbox.owe_all(answers))
+    if pending.is_cut:
+        # Nobody is told: the tasks end.
+        return rescale.on_cut_completed(state, pending, record)
     told = set(notifications.participants(pending))
     if restore is not None:
         # An Execution that replaces one that had acknowledged also starts from it now.
@@ -116,35 +125,48 @@ def on_checkpoint_completed(
 def on_checkpoint_aborted(
     state: StartedJob, record: Record, body: job_master.CheckpointAborted
 ) -> StartedJob:
-    checkpoints, cause = state.checkpoints, record.offset
-    pending = checkpoints.pending.get(body.checkpoint_id)
+    pending = state.checkpoints.pending.get(body.checkpoint_id)
     if pending is None:
         return state
-    why = f"{body.failure.value}: {body.reason}"
+    return _abort(state, record, pending, body.failure, body.reason)
+
+
+def _abort(
+    state: StartedJob,
+    record: Record,
+    pending: PendingCheckpoint,
+    failure: CheckpointFailureReason,
+    reason: str,
+    *,
+    is_written: bool = False,
+) -> StartedJob:
+    checkpoints, cause, number = state.checkpoints, record.offset, pending.checkpoint_id
+    why = f"{failure.value}: {reason}"
     answers = [
         OwedCheckpointFailed(each.offset, each.requester, why, each.tenant) for each in pending.requests
     ]
-    discard = Discard(pending.checkpoint_id, pending.options.directory, completed=False, cause=cause)
+    discard = Discard(number, pending.options.directory, completed=is_written, cause=cause)
     failures = checkpoints.failures
-    if not pending.is_savepoint:
-        failures = failures.set(body.failure, failures.get(body.failure, 0) + 1)
+    if not (pending.is_savepoint or pending.is_cut):
+        failures = failures.set(failure, failures.get(failure, 0) + 1)
     phase = checkpoints.stop
     checkpoints = replace(
         checkpoints.without(pending, StopEvent.ABORTED, record.header.time),
-        discarding=checkpoints.discarding.set(pending.checkpoint_id, discard),
+        discarding=checkpoints.discarding.set(number, discard),
         failures=failures,
-        force_full=checkpoints.force_full
-        or body.failure is CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE,
-        last_failure=f"checkpoint {pending.checkpoint_id}: {why}",
+        force_full=checkpoints.force_full or failure is CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE,
+        last_failure=f"checkpoint {number}: {why}",
     )
     state = replace(state, checkpoints=checkpoints, outbox=state.outbox.owe_all(answers))
     state = notifications.notify(
         state,
         notifications.participants(pending),
-        lambda resource_id, attempts: OwedAbortCheckpoint(cause, body.checkpoint_id, resource_id, attempts),
+        lambda resource_id, attempts: OwedAbortCheckpoint(cause, number, resource_id, attempts),
     )
+    if pending.is_cut:
+        state = rescale.on_cut_aborted(state, pending, why)
     if pending.options.stops:
-        return stop_with_savepoint.on_savepoint_aborted(state, phase, pending, body.failure, why, record)
+        return stop_with_savepoint.on_savepoint_aborted(state, phase, pending, failure, why, record)
     return state
 
 
@@ -256,7 +278,8 @@ def instructions(state: StartedJob) -> list[Instruction]:
         found.append(DiscardCheckpoint(job_id, number, each.directory, each.completed, kept, each.cause))
     if restore.should_find_checkpoint(state):
         allow, cause = state.allow_non_restored_state, restore.restore_cause(state)
-        found.append(FindCheckpoint(job_id, graph, restore.candidates(state), allow, cause, state.tenant))
+        target = restore.graph_of(state)
+        found.append(FindCheckpoint(job_id, target, restore.candidates(state), allow, cause, state.tenant))
     if checkpoints.removal is not None and not checkpoints.pending and not checkpoints.discarding:
         directory = trigger.job_directory(state)
         found.append(RemoveCheckpoints(job_id, directory, checkpoints.retained, checkpoints.removal))

@@ -79,6 +79,11 @@ class PendingCheckpoint(msgspec.Struct, frozen=True):
         return self.options.snapshot_type is SnapshotType.SAVEPOINT
 
     @property
+    def is_cut(self) -> bool:
+        """Whether it is the cut of a rescale: a checkpoint of the job behind which its tasks stand still."""
+        return self.options.stops and not self.is_savepoint
+
+    @property
     def is_acknowledged(self) -> bool:
         """Whether its metadata has to be written."""
         return not self.awaited and self.failure is None

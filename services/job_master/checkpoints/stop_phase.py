@@ -4,12 +4,14 @@
                acknowledged  be aborted  restarts   complete   aborted
     NONE       WRITING (1)   ABORTING    -          -          -         nothing stops the job; STARTED: TAKING
     TAKING     WRITING       ABORTING    (2)        -          NONE      the job can't finish
-    WRITING    WRITING       -           RESTARTED  SAVED      NONE      the outcome is open: nothing is submitted
+    WRITING    WRITING       -           RESTARTED  SAVED (3)  NONE      the outcome is open: nothing is submitted
     RESTARTED  RESTARTED     -           RESTARTED  SAVED      NONE      as WRITING; output contradicts the savepoint
     ABORTING   -             ABORTING    -          -          NONE      CheckpointAborted is owed
     SAVED      -             -           -          -          -         the job ends with its tasks; none is retried
 
     (1) All subtasks had finished when it was triggered. (2) A task that restarts or is lost behind its part: ABORTING.
+    (3) The cut of a rescale (services/job_master/rescale), which is taken in the same way: NONE, for the job goes on
+    from it. It is of no use in RESTARTED, and is aborted.
 
 A task stands still behind its part of the savepoint. One that restarted in a new process does not know that, and may
 have gone on: from RESTARTED, and when a task restarts in SAVED, the job is cancelled instead of finished.
@@ -48,6 +50,8 @@ class StopEvent(StrEnum):
     FAILED = "FAILED"
     TASK_RESTARTED = "TASK_RESTARTED"
     COMPLETED = "COMPLETED"
+    CUT = "CUT"
+    """It is the cut of a rescale, and complete."""
     ABORTED = "ABORTED"
 
 
@@ -72,6 +76,7 @@ NEXT: Mapping[StopPhase, Mapping[StopEvent, StopPhase]] = {
         StopEvent.ACKNOWLEDGED: StopPhase.WRITING,
         StopEvent.TASK_RESTARTED: StopPhase.RESTARTED,
         StopEvent.COMPLETED: StopPhase.SAVED,
+        StopEvent.CUT: StopPhase.NONE,
         StopEvent.ABORTED: StopPhase.NONE,
     },
     StopPhase.RESTARTED: {

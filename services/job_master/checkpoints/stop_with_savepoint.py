@@ -70,7 +70,8 @@ def on_savepoint_aborted(
     Tasks that ended after its barrier must run again, from a checkpoint. So must all tasks if a task was lost that may
     have emitted the final watermark: its replacement cannot know that.
     """
-    reason = f"stopping with a savepoint failed: {why}"
+    what = "rescaling" if savepoint.is_cut else "stopping with a savepoint"
+    reason = f"{what} failed: {why}"
     if state.status is JobStatus.SUSPENDED and savepoint.options.drains and savepoint.has_begun:
         return restore.start_restore_at_resumption(state, reason, record.offset)
     if state.status not in job_status.ACTIVE:

@@ -27,6 +27,7 @@ from ...core.role import JOB_MASTER, IllegalEvent, OutgoingEvent, Step, Time, ad
 from .. import job_status
 from ..job_result import JobResult
 from ..owed_events import OwedCheckpointSucceeded, OwedTriggerCheckpoint
+from ..rescale import cut as rescale
 from ..state import Execution, StartedJob
 from ..topology import VertexKey
 from . import notifications
@@ -84,7 +85,8 @@ def _find_fault(
     if state.status not in job_status.ACTIVE:
         return not_running(state)
     is_requested = any(each.stops and not request.repeats(each) for each in before)
-    if is_requested or checkpoints.stop not in (StopPhase.NONE, StopPhase.ABORTING):
+    is_stopping = checkpoints.stop not in (StopPhase.NONE, StopPhase.ABORTING)
+    if is_requested or (is_stopping and not any(each.is_cut for each in checkpoints.pending.values())):
         return f"job {state.job_id} is being stopped with a savepoint"
     if len(before) >= MOST_REQUESTS:
         return f"{MOST_REQUESTS} requests wait already (TOO_MANY_CHECKPOINT_REQUESTS): try again later"
@@ -120,7 +122,7 @@ def _has_room(state: StartedJob, *, alone: bool = False) -> bool:
         return False
     if alone:
         return not checkpoints.pending
-    if any(each.is_savepoint for each in checkpoints.pending.values()):
+    if any(each.options.stops or each.is_savepoint for each in checkpoints.pending.values()):
         return False
     return len(checkpoints.pending) < options.max_concurrent
 
@@ -130,6 +132,8 @@ def outgoing_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
     waited for too long."""
     requests = state.checkpoints.requests
     if not requests:
+        if rescale.wants_cut(state):
+            return [_trigger_event(state, (), is_cut=True)] if _has_room(state, alone=True) else []
         due = periodic_options(state)
         return [] if due is None or due > now else [_trigger_event(state, ())]
     timeout = state.options.checkpointing.timeout
@@ -170,7 +174,7 @@ def deadline(state: StartedJob) -> Time | None:
     requests = state.checkpoints.requests
     if requests:
         return min(request.time for request in requests) + state.options.checkpointing.timeout
-    return periodic_options(state)
+    return None if rescale.wants_cut(state) else periodic_options(state)
 
 
 def _served_together(waiting: Sequence[CheckpointRequest]) -> Sequence[CheckpointRequest]:
@@ -184,8 +188,10 @@ def _is_savepoint(request: CheckpointRequest) -> bool:
     return request.snapshot_type is SnapshotType.SAVEPOINT
 
 
-def _trigger_event(state: StartedJob, served: Sequence[CheckpointRequest]) -> OutgoingEvent:
-    """Returns CheckpointTriggered for the requests, or for the interval if there are none."""
+def _trigger_event(
+    state: StartedJob, served: Sequence[CheckpointRequest], *, is_cut: bool = False
+) -> OutgoingEvent:
+    """Returns CheckpointTriggered for the requests; if there are none, for the interval or for a rescale."""
     number = state.checkpoints.counter + 1
     awaited, finished = [], []
     for execution in _in_order(state):
@@ -196,7 +202,9 @@ def _trigger_event(state: StartedJob, served: Sequence[CheckpointRequest]) -> Ou
     body = job_master.CheckpointTriggered(
         job_id=state.job_id,
         checkpoint_id=number,
-        options=_options(state, number, served),
+        options=replace(_options(state, number, served), stops=True)
+        if is_cut
+        else _options(state, number, served),
         to_trigger=tuple(_without_senders(state, awaited)),
         to_acknowledge=tuple(each.execution_attempt_id for each in awaited),
         finished=tuple(finished),
@@ -302,10 +310,17 @@ def on_checkpoint_triggered(
         reason = "not all tasks run any more"
         pending = pending.with_failure(CheckpointFailureReason.TASKS_NOT_RUNNING, reason, cause)
     left = tuple(request for request in checkpoints.requests if request not in served)
+    rescaling = state.rescaling
+    if pending.is_cut:
+        if rescale.wants_cut(state):
+            rescaling = rescaling.with_cut(body.checkpoint_id)
+        else:
+            reason = "the rescale is over, or a slot for it was lost"
+            pending = pending.with_failure(CheckpointFailureReason.TASKS_NOT_RUNNING, reason, cause)
     checkpoints = replace(
         checkpoints, counter=body.checkpoint_id, requests=left, last_triggered=record.header.time
     ).put(pending)
-    state = replace(state, checkpoints=checkpoints)
+    state = replace(state, checkpoints=checkpoints, rescaling=rescaling)
     if pending.failure is not None:
         return state
     return notifications.notify(

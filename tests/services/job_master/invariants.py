@@ -23,7 +23,8 @@ from tailrace.services.job_master.state import Execution, JobMasterState, Starte
 
 def check_job_master(state: JobMasterState) -> None:
     """Checks all invariants. Raises AssertionError."""
-    assert [*index_errors(state)] == []
+    errors = [*index_errors(state)]
+    assert not errors, "; ".join(errors)
     if not isinstance(state, StartedJob):
         return
     returning = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tailrace.schemas import dispatcher, job_master
-from tailrace.schemas.types import ExecutionState, JobStatus, SnapshotType
+from tailrace.schemas.types import ExecutionState, JobStatus, ParallelismBounds, SnapshotType
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.job_master.state import StartedJob
 from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
@@ -25,6 +25,7 @@ CHECKPOINT_FAULT_ACTIONS = {
     "lose_progress": 1.5,
     "tear_checkpoint": 0.7,
     "stray_acknowledgement": 3.0,
+    "rescale": 3.0,
 }
 """As FAULT_ACTIONS."""
 
@@ -83,6 +84,22 @@ class CheckpointChaos:
     def stop_with_savepoint(self) -> None:
         drain = self.draw.random() < 0.5
         body = dispatcher.StopWithSavepoint(job_id=self._any_job(), directory=self._directory(), drain=drain)
+        self.world.request(body, admitted=self._admitted(), tenant=self._any_tenant())
+
+    def rescale(self) -> None:
+        """A client asks for another parallelism of a job, or of one of its vertices."""
+        draw, job_id = self.draw, self._any_job()
+        job, bounds, parallelism = self._started_job(job_id), {}, draw.choice((1, 1, 2, 2, 3, 4, 0))
+        if job is not None and draw.random() < 0.4:
+            vertex = draw.choice(job.topology.in_order)
+            bounds[draw.choice((vertex.name, vertex.vertex_id))] = ParallelismBounds(
+                lower_bound=1, upper_bound=draw.randint(1, 4)
+            )
+        body = dispatcher.RescaleJob(
+            job_id=job_id,
+            parallelism=None if bounds and draw.random() < 0.7 else parallelism,
+            bounds=bounds,
+        )
         self.world.request(body, admitted=self._admitted(), tenant=self._any_tenant())
 
     def dispose_savepoint(self) -> None:

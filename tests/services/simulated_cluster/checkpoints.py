@@ -143,10 +143,23 @@ class FaultyTaskBehavior:
             if fault is not None:
                 return fault
             if task.generation > known and restore.generation >= 0:
-                part = shared.storage.parts[restore.uri][part_name(task.vertex_id, task.subtask_index)]
-                shared.counted[subtask] = part.count
+                shared.counted[subtask] = self._restored_count(task, restore.uri)
         shared.generations[subtask] = task.generation
         return None
+
+    def _restored_count(self, task: Task, uri: str) -> int:
+        """Returns what a subtask has counted in a checkpoint; of another parallelism, subtask 0 has the counts of all."""
+        storage = self._shared.storage
+        parts, prefix = storage.parts[uri], f"{task.vertex_id}/"
+        before = {name for name in storage.metadata[uri].parts if name.startswith(prefix)}
+        graph = self._process.states[self._process.leads[0]].jobs[task.job_id].graph
+        now = next(each.parallelism for each in graph.vertices if each.vertex_id == task.vertex_id)
+        finished = storage.metadata[uri].finished.get(task.vertex_id, ())
+        if len(before) + len(finished) == now:
+            return parts[part_name(task.vertex_id, task.subtask_index)].count
+        for index in range(now, len(before)):
+            self._shared.counted.pop((task.job_id, task.vertex_id, index), None)
+        return 0 if task.subtask_index else sum(parts[name].count for name in before)
 
 
 def stray_acknowledgement(draw: random.Random, body: Body, attempts: Callable[[], str]) -> Body:

@@ -80,7 +80,7 @@ def check_tenants(records: Iterable[Record]) -> None:
         if isinstance(body, dispatcher.SubmissionRefused):
             asked[record.offset] = body.source.tenant
         tenant = "" if cause is None else asked.get(cause, "")
-        if isinstance(body, job_master.TriggerCheckpoint):
+        if isinstance(body, job_master.TriggerCheckpoint | job_master.RescaleJob):
             asked[record.offset] = tenant
         audience = ""
         if kind_of(record.header.recipient) == CLIENT:

@@ -177,6 +177,12 @@ class PendingFiles:
         del self._files[number]
         self._changes.append(Published(number))
 
+    def skip_to(self, number: int) -> None:
+        """Gives new files no number below this one."""
+        if self._next < number:
+            self._next = number
+            self._changes.append(Published(number - 1))
+
     def take_changes(self) -> Iterator[bytes]:
         """Yields the changes since the last call."""
         changes, self._changes = self._changes, []

@@ -6,8 +6,8 @@ A checkpoint begins with its first barrier, or where it is triggered.
   These buffers are processed as usual, and are also captured as in flight until the barrier arrives (unaligned
   checkpoints, FLIP-76). Nothing is overtaken: channels are durable, and forwarding the barrier does not wait for the
   captured buffers.
-- A *SAVEPOINT* takes the snapshot at the last barrier. Until then it holds back the buffers of senders whose barrier
-  has arrived, so that nothing is in flight.
+- A *SAVEPOINT*, and a checkpoint that stops its tasks (a job is rescaled from it), takes the snapshot at the last
+  barrier. Until then it holds back the buffers of senders whose barrier has arrived, so that nothing is in flight.
 
 Either is complete with the last barrier. An ended sender counts as if it had sent the barrier.
 
@@ -81,7 +81,8 @@ class PendingCheckpoint:
     @property
     def is_aligned(self) -> bool:
         """Whether it waits for all barriers before its snapshot."""
-        return self.checkpoint.options.snapshot_type is SnapshotType.SAVEPOINT
+        options = self.checkpoint.options
+        return options.stops or options.snapshot_type is SnapshotType.SAVEPOINT
 
     @property
     def can_snapshot(self) -> bool:

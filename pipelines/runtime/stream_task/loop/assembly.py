@@ -123,14 +123,20 @@ class Assembly:
         return source if source is not None and traits_of(source.kind).through_spark else None
 
     def subtask(
-        self, progress: SubtaskProgress, kafka: KafkaInput | None = None, *, begins: bool = False
+        self,
+        progress: SubtaskProgress,
+        kafka: KafkaInput | None = None,
+        *,
+        begins: bool = False,
+        is_rescaled: bool = False,
     ) -> Subtask:
         """Builds the subtask; its state is not restored yet. `begins`: whether the attempt begins the generation.
+        `is_rescaled`: whether it does so from a checkpoint of another parallelism.
 
         Raises UserCodeError if functions cannot be loaded.
         """
         deployment, parts = self._deployment, self.parts
-        operators = [build_operator(self._setup(config)) for config in parts.rest]
+        operators = [build_operator(self._setup(config, is_rescaled=is_rescaled)) for config in parts.rest]
         if self.keeps_state:
             # Before state, whose objects then have the classes of this program (`class_identity.py`).
             for config in parts.rest:
@@ -284,7 +290,7 @@ class Assembly:
         self._contexts.append(made)
         return made
 
-    def _setup(self, config: OperatorConfig) -> OperatorSetup:
+    def _setup(self, config: OperatorConfig, *, is_rescaled: bool = False) -> OperatorSetup:
         return OperatorSetup(
             config=config,
             context=self.context(config),
@@ -295,6 +301,7 @@ class Assembly:
             input_types=input_types(self._graph, self.vertex, config),
             wall_clock=self._wall_clock,
             generation=self.generation,
+            is_rescaled=is_rescaled,
             open_store=open_heap_store if self._local_state is None else self._open_store,
             spark=self._spark,
             async_calls=self._async_calls,

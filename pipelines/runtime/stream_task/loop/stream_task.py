@@ -245,7 +245,9 @@ class StreamTask:
                 assembly.changelog, encode_progress(entry), key=PROGRESS_KEY, partition=self._subtask
             )
             transactions.commit()
-        subtask = self._subtask_of_attempt = assembly.subtask(progress, kafka, begins=beginning.begins)
+        subtask = self._subtask_of_attempt = assembly.subtask(
+            progress, kafka, begins=beginning.begins, is_rescaled=beginning.is_rescaled
+        )
         ends = (
             None
             if kafka is None or kafka.ends is None

@@ -51,6 +51,8 @@ class RestorePlan(msgspec.Struct, frozen=True):
     """The part of it that the subtask restores."""
     continued: Mapping[str, OperatorState] | None
     """The files of the subtask's own last checkpoint, on which the next one can build; None: it cannot."""
+    is_rescaled: bool = False
+    """Whether the attempt begins its generation from a checkpoint in which its vertex had another parallelism."""
 
     @property
     def storage(self) -> Storage | None:
@@ -113,13 +115,23 @@ def plan_restore(
         raise ProgressLostError(f"checkpoint {restore.checkpoint_id} cannot be restored: {error}") from error
     if metadata.checkpoint.generation == generation and metadata.job_id == deployment.job_id:
         _require_checkpoint(metadata, deployment, subtask, tail, changelog)
+    is_rescaled = _is_rescaled(metadata, deployment)
     return RestorePlan(
         generation,
         begins,
         None if begins else _changelog_from(metadata, deployment, subtask, generation, entry),
         metadata.checkpoint.uri,
         redistribute_state(metadata, deployment.job_graph, deployment.vertex_id, subtask),
-        _continued(metadata, deployment, subtask, restore),
+        None if is_rescaled else _continued(metadata, deployment, subtask, restore),
+        begins and is_rescaled,
+    )
+
+
+def _is_rescaled(metadata: CheckpointMetadata, deployment: VertexDeployment) -> bool:
+    vertex = deployment.vertex
+    return any(
+        before.vertex_id == vertex.vertex_id and before.parallelism != vertex.parallelism
+        for before in metadata.vertices
     )
 
 

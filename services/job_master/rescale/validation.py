@@ -1,0 +1,93 @@
+"""What a request for another parallelism asks for, and why it is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ....pipelines.graph.execution_graph import required_slots
+from ....pipelines.graph.parallelism import find_vertices, with_parallelism
+from ....pipelines.graph.validation import validate
+from ....schemas.types import ParallelismBounds
+from .. import job_status
+from ..checkpoints.stop_phase import StopPhase
+from ..state import StartedJob
+from .finished_subtasks import find_finished
+from .state import RescaleRequest
+
+_REASONS = 3
+_SHOWN = 100
+
+
+class RequestRefused(Exception):
+    """The request is impossible; the text says why, and what to do."""
+
+
+def bounds_of(state: StartedJob, request: RescaleRequest) -> Mapping[str, ParallelismBounds]:
+    """Returns the wanted bounds by vertex id. Raises RequestRefused."""
+    found: dict[str, ParallelismBounds] = {}
+    if request.parallelism is not None:
+        for vertex_id in sorted(state.rescaling.default_vertices):
+            found[vertex_id] = ParallelismBounds(lower_bound=1, upper_bound=request.parallelism)
+    for wanted, bounds in sorted(request.bounds.items()):
+        vertices = find_vertices(state.graph, wanted)
+        if not vertices:
+            names = ", ".join(vertex.name for vertex in state.topology.in_order)
+            raise RequestRefused(f"job {state.job_id} has no vertex {wanted[:_SHOWN]!r}: it has {names}")
+        found.update(dict.fromkeys(vertices, bounds))
+    if not found:
+        raise RequestRefused("the request names no parallelism and no vertex")
+    for vertex_id, bounds in found.items():
+        if not 1 <= bounds.lower_bound <= bounds.upper_bound:
+            name = state.topology.vertices[vertex_id].name
+            raise RequestRefused(
+                f"vertex {name!r} can't run with {bounds.lower_bound} to {bounds.upper_bound} subtasks: give 1 or more,"
+                " and no lower bound above the upper one"
+            )
+    return found
+
+
+def parallelism_of(state: StartedJob, bounds: Mapping[str, ParallelismBounds]) -> Mapping[str, int]:
+    """Returns the new parallelism of the vertices that change."""
+    vertices = state.topology.vertices
+    return {
+        vertex_id: each.upper_bound
+        for vertex_id, each in bounds.items()
+        if each.upper_bound != vertices[vertex_id].parallelism
+    }
+
+
+def check(state: StartedJob, request: RescaleRequest) -> Mapping[str, int]:
+    """Returns the new parallelism of the vertices that change. Raises RequestRefused if the job can't have it now."""
+    job_id, checkpoints = state.job_id, state.checkpoints
+    if state.status not in job_status.ACTIVE:
+        raise RequestRefused(not_running(job_id, state.status.value))
+    if state.rescaling.current is not None:
+        raise RequestRefused(f"job {job_id} is being rescaled already: ask again when that is over")
+    if checkpoints.stop is not StopPhase.NONE or any(each.stops for each in checkpoints.requests):
+        raise RequestRefused(f"job {job_id} is being stopped with a savepoint")
+    parallelism = parallelism_of(state, bounds_of(state, request))
+    if not parallelism:
+        return parallelism
+    if not state.options.checkpointing.checkpoints_directory:
+        raise RequestRefused("the cluster has no directory for checkpoints: set state.checkpoints.dir")
+    graph = with_parallelism(state.graph, parallelism)
+    if reasons := validate(graph):
+        more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
+        raise RequestRefused(
+            f"{'; '.join(reasons[:_REASONS])}{more}: choose another parallelism, or stop the job with a savepoint and"
+            " run the program from it at this one"
+        )
+    if (finished := find_finished(state, parallelism)) is not None:
+        raise RequestRefused(finished)
+    needed = required_slots(graph)
+    if request.max_slots is not None and needed > request.max_slots:
+        raise RequestRefused(
+            f"it would need {needed:,} slots, and may use {request.max_slots:,}: a job of a tenant with a limit of"
+            " slots keeps to those that it was submitted with"
+        )
+    return parallelism
+
+
+def not_running(job_id: str, status: str) -> str:
+    """Returns why a job that does not run has no other parallelism."""
+    return f"job {job_id} is {status}: only a job that runs is rescaled"
