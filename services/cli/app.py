@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "show": "commands.jobs:show",
     "cancel": "commands.jobs:cancel",
     "stop": "commands.jobs:stop",
+    "rescale": "commands.rescale:rescale",
     "checkpoint": "commands.jobs:checkpoint",
     "checkpoints": "commands.jobs:checkpoints",
     "output": "commands.jobs:output",

@@ -9,6 +9,7 @@ import copy
 import re
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -20,7 +21,7 @@ from ...schemas import dispatcher
 from ...schemas.body import Body
 from ...schemas.event import Event
 from ...schemas.ids import MAX_ID_LENGTH
-from ...schemas.types import EntryPoint, Header, JobGraph, RestOrigin
+from ...schemas.types import EntryPoint, Header, JobGraph, ParallelismBounds, RestOrigin
 from ..configuration import Configuration
 from ..configuration.options.tenants import TENANT, job_id_prefix
 from ..core.role import CLIENT, DISPATCHER, address
@@ -163,6 +164,20 @@ class Client(Closeable):
             dispatcher.StopWithSavepoint(
                 job_id=job_id, directory=directory, drain=drain, trigger_id=trigger_id
             )
+        )
+
+    def rescale(
+        self,
+        job_id: str,
+        parallelism: int | None = None,
+        bounds: Mapping[str, ParallelismBounds] = {},
+        *,
+        reason: str = "",
+    ) -> None:
+        """Requests another parallelism of a running job: of the vertices at its default parallelism, and of single ones
+        by their ids or names."""
+        self._request(
+            dispatcher.RescaleJob(job_id=job_id, parallelism=parallelism, bounds=dict(bounds), reason=reason)
         )
 
     def dispose_savepoint(self, path: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...infra.closing import Closeable
-from ...schemas.types import EntryPoint
+from ...schemas.types import EntryPoint, ParallelismBounds
 from ..configuration import Configuration
 from ..configuration.options.rest import REST_URL
 from ..core.role import CLIENT, address
@@ -94,6 +94,22 @@ class RestClient(Closeable):
     def stop_with_savepoint(self, job_id: str, directory: str | None = None, *, drain: bool = False) -> None:
         """Requests a savepoint that ends the job."""
         self._trigger(job_id, "stop", {"targetDirectory": directory, "drain": drain})
+
+    def rescale(
+        self,
+        job_id: str,
+        parallelism: int | None = None,
+        bounds: Mapping[str, ParallelismBounds] = {},
+        *,
+        reason: str = "",
+    ) -> None:
+        """Requests another parallelism of a running job, as `Client.rescale` does."""
+        body = {
+            "parallelism": parallelism,
+            "bounds": {name: [each.lower_bound, each.upper_bound] for name, each in bounds.items()},
+            "reason": reason,
+        }
+        self._connection.send("POST", f"/api/v1/jobs/{job_id}/rescale", body)
 
     def subscribe(self) -> ClusterSubscription:
         """Subscribes to the log's events for this client, from its current end on."""

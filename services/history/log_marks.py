@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
-from ...schemas.client import CheckpointFailed, JobStatusChanged
+from ...schemas.client import CheckpointFailed, JobStatusChanged, RescaleFailed
 from ...schemas.event import Record
 from ...schemas.everyone import ClusterTerminated, LeaderElected, TaskExecutorLost
 from ...schemas.job_master import ChannelsFailed, JobMasterFailed, RestoreFailed, UpdateTaskExecutionState
@@ -109,7 +109,7 @@ def _describe(record: Record) -> tuple[MarkKind, str] | None:
             return MarkKind.REGISTERED, resource_id
         case JobMasterFailed(reason=reason) | RestoreFailed(reason=reason) | ChannelsFailed(reason=reason):
             return MarkKind.FAILURE, _first_line(reason)
-        case CheckpointFailed(reason=reason):
+        case CheckpointFailed(reason=reason) | RescaleFailed(reason=reason):
             return MarkKind.FAILURE, _first_line(reason)
         case ClusterTerminated():
             return MarkKind.LEADER, "the cluster has ended"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from .endpoint import Answer, Endpoint, Parameter, Parameters
@@ -9,6 +10,7 @@ from .errors import Conflict, Forbidden, NotFound
 from .flink import operations
 from .flink.applications import job_parameters
 from .flink.endpoints import path_parameters
+from .flink.jobs import VertexRequirements
 from .flink.plan import JobPlan
 from .principal import Role
 from .program_requests import (
@@ -42,6 +44,16 @@ class Commands(Protocol):
         self, parameters: Parameters, body: operations.CheckpointBody, key: str | None, /
     ) -> Answer:
         """Takes a checkpoint."""
+        ...
+
+    def require_resources(
+        self, parameters: Parameters, body: Mapping[str, VertexRequirements], key: str | None, /
+    ) -> Answer:
+        """Changes the parallelism of vertices."""
+        ...
+
+    def rescale(self, parameters: Parameters, body: operations.RescaleBody, key: str | None, /) -> Answer:
+        """Changes the parallelism of a job."""
         ...
 
     def dispose(self, _parameters: Parameters, body: operations.DisposalBody, key: str | None, /) -> Answer:
@@ -106,6 +118,17 @@ def flink_commands(commands: Commands) -> list[Endpoint]:
             response=operations.Empty,
             status=202,
             errors=(NotFound, Conflict),
+            role=Role.SUBMITTER,
+        ),
+        Endpoint(
+            "PUT",
+            f"{_JOB}/resource-requirements",
+            path_parameters(_JOB),
+            command=commands.require_resources,
+            body=dict[str, VertexRequirements],
+            response=operations.Empty,
+            errors=(NotFound, Conflict),
+            needs_body=True,
             role=Role.SUBMITTER,
         ),
         *(
@@ -219,5 +242,16 @@ def own_commands(commands: Commands) -> list[Endpoint]:
             errors=(Conflict,),
             needs_body=True,
             role=Role.SUBMITTER,
-        )
+        ),
+        Endpoint(
+            "POST",
+            f"{_JOB}/rescale",
+            path_parameters(_JOB),
+            command=commands.rescale,
+            body=operations.RescaleBody,
+            response=operations.Empty,
+            errors=(NotFound, Conflict),
+            needs_body=True,
+            role=Role.SUBMITTER,
+        ),
     ]

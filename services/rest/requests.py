@@ -10,7 +10,7 @@ import hashlib
 import re
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from ...schemas import dispatcher as dispatcher_events
 from ...schemas import job_master
 from ...schemas.event import Record
 from ...schemas.states import JOB_ENDS
-from ...schemas.types import EntryPoint, JobGraph, JobStatus, RestOrigin
+from ...schemas.types import EntryPoint, JobGraph, JobStatus, ParallelismBounds, RestOrigin
 from ..blobs.errors import BlobError
 from ..client.client import Client, describe_program, new_job_id
 from ..client.subscription import JobRejectedError
@@ -35,7 +35,8 @@ from ..log import LogUnavailable
 from .endpoint import Answer, Parameters
 from .errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable
 from .flink import ids, operations
-from .flink.lookup import dispatcher, find_job
+from .flink.jobs import VertexRequirements
+from .flink.lookup import dispatcher, find_graph, find_job
 from .live_replica import LiveReplica
 from .moment import Moment
 from .principal import current_principal
@@ -127,6 +128,75 @@ class Requests(Closeable):
         return self._trigger(
             parameters, body.trigger_id, key, lambda client, job_id, _: client.trigger_checkpoint(job_id)
         )
+
+    def require_resources(
+        self, parameters: Parameters, body: Mapping[str, VertexRequirements], key: str | None
+    ) -> Answer:
+        """PUT /jobs/:jobid/resource-requirements: changes the parallelism of vertices while the job runs; it is
+        answered when the JobMaster has accepted it"""
+        with self._replica.read() as moment:
+            _, view = find_job(moment, parameters)
+            known = {
+                name: vertex.vertex_id
+                for vertex in find_graph(moment, view).vertices
+                for name in (vertex.vertex_id, ids.to_vertex_id(vertex.vertex_id))
+            }
+        unknown = sorted(set(body) - set(known))
+        if unknown:
+            raise BadRequest(f"Job {parameters['jobid']} has no vertex {unknown[0][:80]}.")
+        bounds = {
+            known[name]: ParallelismBounds(
+                lower_bound=each.parallelism.lower_bound, upper_bound=each.parallelism.upper_bound
+            )
+            for name, each in body.items()
+        }
+        return self._rescale(parameters, None, bounds, "", key)
+
+    def rescale(self, parameters: Parameters, body: operations.RescaleBody, key: str | None) -> Answer:
+        """POST /jobs/:jobid/rescale: changes the parallelism while the job runs; it is answered when the JobMaster has
+        accepted it"""
+        bounds = {
+            name: ParallelismBounds(lower_bound=lower, upper_bound=upper)
+            for name, (lower, upper) in body.bounds.items()
+        }
+        return self._rescale(parameters, body.parallelism, bounds, body.reason, key)
+
+    def _rescale(
+        self,
+        parameters: Parameters,
+        parallelism: int | None,
+        bounds: Mapping[str, ParallelismBounds],
+        reason: str,
+        key: str | None,
+    ) -> Answer:
+        with self._replica.read() as moment:
+            _, view = _find_controlled_job(moment, parameters)
+        requester = _requester(f"rescale/{view.job_id}/{key}" if key else None)
+        request: int | None = None
+
+        def find_outcome(record: Record, is_ignored: bool) -> str | None:
+            nonlocal request
+            match record.body:
+                case job_master.RescaleJob(requester=asker) if asker == requester and not is_ignored:
+                    request = record.offset
+                case answers.RescaleFailed(reason=why) if record.header.recipient == requester:
+                    return why
+                case job_master.RescaleStarted() | answers.JobRescaled() if (
+                    request is not None and record.header.cause == request
+                ):
+                    return ""
+                case _:
+                    pass
+            return None
+
+        refused, offset = self._send(
+            requester,
+            lambda client: client.rescale(view.job_id, parallelism, bounds, reason=reason),
+            find_outcome,
+        )
+        if refused:
+            raise Conflict(f"The job is not rescaled: {refused}")
+        return Answer(operations.Empty(), 200, offset)
 
     def dispose(self, _parameters: Parameters, body: operations.DisposalBody, key: str | None) -> Answer:
         """POST /savepoint-disposal: deletes a savepoint; a submitter of a tenant deletes those of its jobs"""

@@ -26,6 +26,7 @@ CLIENT_REQUESTS: Final[Mapping[type[Body], frozenset[type[Body]]]] = {
     dispatcher.TriggerSavepoint: _SNAPSHOT,
     dispatcher.StopWithSavepoint: _SNAPSHOT,
     dispatcher.DisposeSavepoint: _types(client.SavepointDisposed),
+    dispatcher.RescaleJob: _types(client.JobRescaled, client.RescaleFailed),
     dispatcher.RaiseFeatureLevel: _types(client.FeatureLevelRejected, everyone.FeatureLevelRaised),
     dispatcher.ShutDownCluster: _types(everyone.ClusterTerminated),
 }

@@ -49,7 +49,8 @@ job_master.HeartbeatTimedOut job_master.JobMasterFailed job_master.RestoreFailed
 resource_manager.SlotReportContradicted task_executor.AllocatedSlotsContradicted task_executor.HeartbeatTimedOut
 """
 _FAILURES = """
-client.CancelJobRejected client.CheckpointFailed client.FeatureLevelRejected client.JobRejected job_master.FailSlot
+client.CancelJobRejected client.CheckpointFailed client.FeatureLevelRejected client.JobRejected client.RescaleFailed
+job_master.FailSlot
 job_master.RestartSuppressed job_master.SlotAllocationFailed resource_manager.SlotRequestRejected
 task_executor.TaskExecutorRegistrationRejection
 """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from ....pipelines.graph.execution_graph import required_slots
 from ....pipelines.graph.parallelism import find_vertices, with_parallelism
 from ....pipelines.graph.validation import validate
@@ -71,7 +73,8 @@ def check(state: StartedJob, request: RescaleRequest) -> Mapping[str, int]:
     if not state.options.checkpointing.checkpoints_directory:
         raise RequestRefused("the cluster has no directory for checkpoints: set state.checkpoints.dir")
     graph = with_parallelism(state.graph, parallelism)
-    if reasons := validate(graph):
+    # Its options, to which the Dispatcher has added those of the cluster, were checked at its submission.
+    if reasons := validate(replace(graph, configuration={})):
         more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
         raise RequestRefused(
             f"{'; '.join(reasons[:_REASONS])}{more}: choose another parallelism, or stop the job with a savepoint and"

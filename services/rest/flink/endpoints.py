@@ -157,8 +157,8 @@ READS: tuple[Endpoint, ...] = (
 WITHOUT_PROGRAMS = (_read("/config", cluster.configuration_without_programs),)
 """Endpoints of a server that runs no programs: each replaces one of `READS`."""
 _NO_RESCALING = (
-    "the parallelism of a job does not change while it runs. Stop it with a savepoint (POST /jobs/:jobid/stop), and "
-    "run it from there with another parallelism"
+    "Flink has not supported this request since 1.9. Change the parallelism of a job that runs with PUT "
+    "/jobs/:jobid/resource-requirements, or POST /api/v1/jobs/:jobid/rescale"
 )
 UNSUPPORTED: tuple[Endpoint, ...] = (
     _unsupported(
@@ -167,7 +167,6 @@ UNSUPPORTED: tuple[Endpoint, ...] = (
         "it runs no job graphs of Flink. Submit a program with POST /api/v1/submissions, or upload one and run it with "
         "POST /jars/:jarid/run",
     ),
-    _unsupported("PUT", f"{_JOB}/resource-requirements", _NO_RESCALING),
     _unsupported("PATCH", f"{_JOB}/rescaling", _NO_RESCALING),
 )
 """Endpoints of Flink that tailrace does not have: they are answered with 501."""

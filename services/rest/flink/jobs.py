@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated
 
 import msgspec
 
 from ....pipelines.graph import job_options
 from ....schemas.types import ExecutionState
 from ...configuration.role_options import NoRestart, restart_strategy
+from ...core.role import JOB_MASTER, address
 from ...history.cluster_view import JobView
 from ...history.execution_history import AttemptView, ExecutionGraphView, VertexView
+from ...job_master.state import StartedJob
 from ..endpoint import Parameters
 from ..moment import Moment
 from . import ids
@@ -93,10 +96,10 @@ class JobConfiguration(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class ParallelismBounds(msgspec.Struct, frozen=True, rename="camel"):
-    """The bounds of the parallelism of a vertex. They are equal: tailrace does not change it while a job runs."""
+    """The bounds of the parallelism of a vertex: a job runs at the upper ones."""
 
-    lower_bound: int
-    upper_bound: int
+    lower_bound: Annotated[int, msgspec.Meta(ge=1, le=1 << 15)]
+    upper_bound: Annotated[int, msgspec.Meta(ge=1, le=1 << 15)]
 
 
 class VertexRequirements(msgspec.Struct, frozen=True):
@@ -160,14 +163,19 @@ def configuration(moment: Moment, parameters: Parameters) -> JobConfiguration:
 
 
 def resource_requirements(moment: Moment, parameters: Parameters) -> dict[str, VertexRequirements]:
-    """GET /jobs/:jobid/resource-requirements: the parallelism of each vertex"""
+    """GET /jobs/:jobid/resource-requirements: the bounds of the parallelism of each vertex"""
     _, view = find_job(moment, parameters)
-    return {
-        ids.to_vertex_id(vertex.vertex_id): VertexRequirements(
-            ParallelismBounds(vertex.parallelism, vertex.parallelism)
+    state = moment.fold.replica.states.get(address(JOB_MASTER, view.job_id))
+    requested = state.rescaling.bounds if isinstance(state, StartedJob) else {}
+    found = {}
+    for vertex in find_graph(moment, view).vertices:
+        bounds = requested.get(vertex.vertex_id)
+        found[ids.to_vertex_id(vertex.vertex_id)] = VertexRequirements(
+            ParallelismBounds(1, vertex.parallelism)
+            if bounds is None
+            else ParallelismBounds(bounds.lower_bound, bounds.upper_bound)
         )
-        for vertex in find_graph(moment, view).vertices
-    }
+    return found
 
 
 def _vertex(moment: Moment, view: JobView, graph: ExecutionGraphView, vertex: VertexView) -> VertexDetails:

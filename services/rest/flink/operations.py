@@ -65,6 +65,15 @@ class DisposalBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     savepoint_path: str
 
 
+class RescaleBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """POST /jobs/:jobid/rescale of tailrace. `parallelism`: of all vertices at the default parallelism of the job;
+    `bounds`: the name or id of a vertex -> its least and its wanted parallelism."""
+
+    parallelism: Annotated[int, msgspec.Meta(ge=1, le=1 << 15)] | None = None
+    bounds: Mapping[str, tuple[int, int]] = {}
+    reason: Annotated[str, msgspec.Meta(max_length=1_000)] = ""
+
+
 class TriggerResponse(msgspec.Struct, frozen=True, rename="kebab"):
     """The id to ask for the result with."""
 

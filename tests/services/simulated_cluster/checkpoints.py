@@ -148,7 +148,7 @@ class FaultyTaskBehavior:
         return None
 
     def _restored_count(self, task: Task, uri: str) -> int:
-        """Returns what a subtask has counted in a checkpoint; of another parallelism, subtask 0 has the counts of all."""
+        """Returns what a subtask has counted in a checkpoint; of another parallelism, subtask 0 has all."""
         storage = self._shared.storage
         parts, prefix = storage.parts[uri], f"{task.vertex_id}/"
         before = {name for name in storage.metadata[uri].parts if name.startswith(prefix)}

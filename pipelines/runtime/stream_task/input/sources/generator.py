@@ -6,14 +6,17 @@ time begins at the first remaining record. The function should depend on the ind
 same.
 
 After a change of parallelism, the indices that no subtask had reached are divided again. Lower indices that were not
-emitted go to the heir of the subtask that owned them.
+emitted go to the heir of the subtask that owned them. An heir of several emits them in ascending order, so that event
+time that follows the index is in order.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -65,7 +68,7 @@ class GeneratorSource(Source):
         self._written: _RemainingRanges = ()
         self._origin: Origin | None = None
         self._origins: dict[Origin, _RemainingRanges] = {}
-        self._polled = range(0)
+        self._polled: Sequence[int] = range(0)
 
     def restore(self, message: bytes) -> None:
         left = _NUMBER_RANGES.decode(message)
@@ -88,7 +91,7 @@ class GeneratorSource(Source):
             )
         self._written = self._left
         # The time at which index 0 would have been due.
-        first = self._left[0]
+        first = min(self._left, key=lambda stretch: stretch.next)
         self._began = setup.wall_clock() - self._due_after(first.next - first.next % first.step)
 
     def poll(self, limit: int) -> PollResult:
@@ -96,19 +99,17 @@ class GeneratorSource(Source):
         stretch = self._current()
         if stretch is None:
             return PollResult(has_ended=True)
-        end = stretch.before(self._parameters.count)
-        left = limit if end is None else min(limit, -(-(end - stretch.next) // stretch.step))
         due, wait_s = self._due(now, stretch)
-        count = min(left, due)
-        if count == 0:
+        indices = self._polled = self._next_indices(stretch, min(limit, due))
+        if not indices:
             return PollResult(wait_s=wait_s)
-        indices = self._polled = range(stretch.next, stretch.next + count * stretch.step, stretch.step)
         in_order = OrderedCalls(indices)
         with user_code(self._config, in_order):
             values = [self._function(index) for index in in_order]
-        following = _NumberRange(indices[-1] + stretch.step, stretch.step, stretch.end)
-        self._left = (following, *self._left[1:])
-        return PollResult(Batch.from_rows(pa.repeat(now, count), values), has_ended=self._current() is None)
+        self._left = tuple(_after(each, indices[-1]) for each in self._left)
+        return PollResult(
+            Batch.from_rows(pa.repeat(now, len(indices)), values), has_ended=self._current() is None
+        )
 
     def place(self, index: int | None) -> str | None:
         return None if index is None else f"index {self._polled[index]} of the generator"
@@ -123,15 +124,26 @@ class GeneratorSource(Source):
             yield None, msgspec.msgpack.encode(self._written)
 
     def _current(self) -> _NumberRange | None:
-        """Returns the first range with a remaining index, or None."""
-        while True:
-            first = self._left[0]
-            end = first.before(self._parameters.count)
-            if end is None or first.next < end:
-                return first
-            if len(self._left) == 1:
-                return None
-            self._left = self._left[1:]
+        """Returns the range with the lowest remaining index, or None. Drops ranges without one."""
+        *taken, last = self._left
+        self._left = (*(each for each in taken if self._has_more(each)), last)
+        remaining = [each for each in self._left if self._has_more(each)]
+        return min(remaining, key=lambda each: each.next, default=None)
+
+    def _has_more(self, stretch: _NumberRange) -> bool:
+        end = stretch.before(self._parameters.count)
+        return end is None or stretch.next < end
+
+    def _next_indices(self, stretch: _NumberRange, limit: int) -> Sequence[int]:
+        """Returns up to `limit` indices in ascending order. `stretch`: the range that begins first. The last range is
+        above all others."""
+        count = self._parameters.count
+        if len(self._left) <= 2:
+            end = stretch.before(count)
+            left = limit if end is None else min(limit, -(-(end - stretch.next) // stretch.step))
+            return range(stretch.next, stretch.next + left * stretch.step, stretch.step)
+        taken = (range(each.next, each.before(count) or 0, each.step) for each in self._left[:-1])
+        return list(islice(heapq.merge(*taken), limit))
 
     def _due_after(self, index: int) -> float:
         """Returns the milliseconds from index 0 to this one."""
@@ -150,6 +162,14 @@ class GeneratorSource(Source):
         if behind < 0:
             return 0, -behind / 1000
         return 1 + math.floor(behind * rate / 1000 / stretch.step), 0.0
+
+
+def _after(stretch: _NumberRange, index: int) -> _NumberRange:
+    """Returns what is left of a range after an index."""
+    if stretch.next > index:
+        return stretch
+    passed = (index - stretch.next) // stretch.step + 1
+    return _NumberRange(stretch.next + passed * stretch.step, stretch.step, stretch.end)
 
 
 def _split_ranges(
