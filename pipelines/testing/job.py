@@ -245,6 +245,8 @@ class _Failures:
 class DrivenRun(MemoryCluster):
     """A job that steps when it is told to, at the cluster's time."""
 
+    is_real_time = True
+
     def __init__(
         self,
         graph: JobGraph,

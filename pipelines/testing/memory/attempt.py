@@ -60,7 +60,6 @@ from ...runtime.stream_task.state.progress import SubtaskProgress
 from .checkpoints import PartReporter
 from .kafka import JointTransaction, MemoryTransaction, Message, Place
 from .kafka_rows import kafka_rows
-from .virtual_async import VirtualAsyncCalls
 
 if TYPE_CHECKING:
     from .cluster import MemoryCluster
@@ -91,7 +90,7 @@ class MemoryAttempt:
         vertex_id, index = place
         self._cluster = cluster
         self._tell = tell
-        self._async_calls = VirtualAsyncCalls()
+        self._async_calls = cluster.create_async_calls()
         kafka = cluster.kafka
         deployment = VertexDeployment(
             CLUSTER, cluster.job_id, cluster.graph, vertex_id, (SubtaskDeployment("", index, number),)
@@ -455,9 +454,11 @@ class MemoryAttempt:
         """Lets asynchronous operators go on. Returns whether one has results."""
         if not self.task.is_asynchronous:
             return False
-        self._async_calls.loop.turn(passes=rng is None or rng.random() < 0.5)
+        awaits = self.task.has_pending
+        if awaits or not self._cluster.is_real_time:
+            self._async_calls.turn(passes=rng is None or rng.random() < 0.5)
         if not self._async_calls.take_woken():
-            return False
+            return awaits and self._cluster.is_real_time
         self.task.on_woken()
         return True
 
@@ -546,9 +547,10 @@ class MemoryAttempt:
         """Closes the attempt, also after an error."""
         if not hasattr(self, "task"):
             return
-        self.task.close()
-        self._close_prefix()
-        self._async_calls.close()
+        with contextlib.ExitStack() as closing:
+            closing.callback(self._async_calls.close)
+            closing.callback(self._close_prefix)
+            closing.callback(self.task.close)
 
     def _close_prefix(self) -> None:
         self._line.close()

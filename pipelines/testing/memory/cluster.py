@@ -30,7 +30,9 @@ from ...runtime.task_runtime.state_directories import StateDirectories
 from .attempt import CLUSTER, MemoryAttempt, MemoryProcess, no_pause
 from .checkpoints import MemoryCheckpoint, MemoryCoordinator, Plan, places_of
 from .kafka import BEGIN_MS, MemoryKafka, MemoryTransaction, Message, Place
+from .real_async import RealAsyncCalls
 from .spark import MemorySpark
+from .virtual_async import VirtualAsyncCalls
 
 __all__ = [
     "BEGIN_MS", "CLUSTER", "JOB", "MemoryCluster", "MemoryKafka", "MemoryTransaction", "Message", "Outcome",
@@ -152,6 +154,13 @@ class MemoryCluster:
         output = output_topic(CLUSTER, self.job_id)
         messages = self.kafka.sent.get(place, [])[self._first[place] : sent]
         return [json.loads(message.value) for topic, _, message in messages if topic == output]
+
+    is_real_time = False
+    """Whether asynchronous calls take the time that they take, in another thread."""
+
+    def create_async_calls(self) -> VirtualAsyncCalls | RealAsyncCalls:
+        """Creates what runs the asynchronous calls of an attempt."""
+        return RealAsyncCalls() if self.is_real_time else VirtualAsyncCalls()
 
     def wall_clock(self) -> int:
         """Returns milliseconds; advances a little now and then."""

@@ -83,6 +83,10 @@ class VirtualAsyncCalls:
         self.loop.run_until_complete(self._woken.wait())
         self._woken.clear()
 
+    def turn(self, *, passes: bool = True) -> None:
+        """See VirtualLoop."""
+        self.loop.turn(passes=passes)
+
     def take_woken(self) -> bool:
         """Returns, once, whether the task was woken."""
         woken = self._woken.is_set()

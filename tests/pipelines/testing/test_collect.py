@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 
@@ -100,3 +102,15 @@ def test_records_of_topic_are_collected_as_far_as_written(tailrace_cluster: Mini
     topic.write(["c"])
     assert [value for value, _ in job.records(None)] == ["A", "B", "C"]
     assert job.is_running
+
+
+def test_asynchronous_calls_run_where_notebook_has_loop() -> None:
+    async def answer(number: int) -> int:
+        await asyncio.sleep(0.001)
+        return number + 1
+
+    async def cell() -> list[int]:
+        numbers = StreamExecutionEnvironment().from_collection([1, 2, 3])
+        return list(numbers.async_map(answer, timeout=timedelta(seconds=30)).execute_and_collect())
+
+    assert asyncio.run(cell()) == [2, 3, 4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -297,3 +298,20 @@ def test_key_has_partition_of_kafkas_clients() -> None:
     # As org.apache.kafka.common.utils.Utils.murmur2 computes them (UtilsTest), without the sign.
     known = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536}
     assert {key: murmur2(key) for key in known} == {key: value & 0x7FFFFFFF for key, value in known.items()}
+
+
+async def looked_up(word: str) -> str:
+    await asyncio.sleep(0.02)
+    return word.upper()
+
+
+def test_asynchronous_calls_are_awaited(tailrace_cluster: MiniCluster) -> None:
+    env = StreamExecutionEnvironment()
+    env.from_source(words()).async_map(looked_up, timeout=timedelta(seconds=30)).print()
+    topic = tailrace_cluster.topic("words", format=Formats.text())
+    job = tailrace_cluster.run(env)
+    topic.write(["a", "b"])
+    assert job.printed == ["A", "B"]
+    tailrace_cluster.fail()
+    topic.write(["c"])
+    assert job.printed == ["A", "B", "C"]

@@ -223,6 +223,11 @@ class Subtask:
         return bool(self._chain.asynchronous)
 
     @property
+    def has_pending(self) -> bool:
+        """Whether asynchronous operators hold records."""
+        return self._chain.has_pending
+
+    @property
     def room(self) -> int:
         """How many records the operators take before the subtask must not read more."""
         return self._chain.room
