@@ -61,6 +61,7 @@ lint: .make/venv  ## ruff, mypy --strict, the direction of imports, YAML and Doc
 	$(BIN)/mypy $(addprefix -p tailrace.,$(PACKAGES))
 	$(BIN)/lint-imports --no-logo --no-cache
 	cd .links && ../$(BIN)/mypy --config-file ../pyproject.toml --cache-dir ../.mypy_cache $(addprefix -p ,$(CHECKED))
+	$(BIN)/mypy examples/*/*.py
 	$(BIN)/python -m tailrace.schemas.generate --check
 	$(BIN)/python -m tailrace.services.reference.configuration_page --check
 	$(BIN)/python -m tailrace.services.reference.events --check

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from ..types import RecordType
 from .aggregate import AggregateFunction
@@ -48,6 +48,30 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
     value_type: Any = None
     default: T | None = None
 
+    if TYPE_CHECKING:
+        # A class gives type checkers the type of the state, too. Other forms, such as `int | None`, do not.
+        @overload
+        def __init__(
+            self,
+            name: str,
+            value_type: type[T],
+            default: T | None = None,
+            *,
+            ttl_config: StateTtlConfig | None = None,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            name: str,
+            value_type: object = None,
+            default: T | None = None,
+            *,
+            ttl_config: StateTtlConfig | None = None,
+        ) -> None: ...
+        def __init__(
+            self, name: str, value_type: Any = None, default: Any = None, *, ttl_config: Any = None
+        ) -> None: ...
+
     @property
     def record_type(self) -> RecordType:
         """Returns the record type of the value."""
@@ -59,6 +83,18 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
     """A list. `element_type`: a Python type or one of `Types`; None: pickled."""
 
     element_type: Any = None
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self, name: str, element_type: type[T], *, ttl_config: StateTtlConfig | None = None
+        ) -> None: ...
+        @overload
+        def __init__(
+            self, name: str, element_type: object = None, *, ttl_config: StateTtlConfig | None = None
+        ) -> None: ...
+        def __init__(self, name: str, element_type: Any = None, *, ttl_config: Any = None) -> None: ...
 
     @property
     def record_type(self) -> RecordType:
@@ -72,6 +108,30 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
 
     key_type: Any = None
     value_type: Any = None
+
+    if TYPE_CHECKING:
+
+        @overload
+        def __init__(
+            self,
+            name: str,
+            key_type: type[K],
+            value_type: type[V],
+            *,
+            ttl_config: StateTtlConfig | None = None,
+        ) -> None: ...
+        @overload
+        def __init__(
+            self,
+            name: str,
+            key_type: object = None,
+            value_type: object = None,
+            *,
+            ttl_config: StateTtlConfig | None = None,
+        ) -> None: ...
+        def __init__(
+            self, name: str, key_type: Any = None, value_type: Any = None, *, ttl_config: Any = None
+        ) -> None: ...
 
     @property
     def key_record_type(self) -> RecordType:

@@ -19,7 +19,9 @@ from tailrace import (
     KeyedContext,
     KeyedProcessFunction,
     KeyedStream,
+    ListStateDescriptor,
     MapFunction,
+    MapStateDescriptor,
     OutputTag,
     ProcessFunction,
     ReduceFunction,
@@ -49,6 +51,12 @@ class Numbered(KeyedProcessFunction[str, Order, str]):
     def open(self, context: RuntimeContext) -> None:
         self.count = context.get_state(ValueStateDescriptor("count", int, default=0))
         assert_type(self.count.value(), int | None)
+        self.last = context.get_state(ValueStateDescriptor("last", Order))
+        assert_type(self.last.value(), Order | None)
+        self.amounts = context.get_map_state(MapStateDescriptor("amounts", str, list[int]))
+        assert_type(self.amounts["ann"], list[int])
+        self.names = context.get_list_state(ListStateDescriptor("names", str))
+        self.names.add(3)  # type: ignore[arg-type]
 
     def process_element(self, value: Order, context: KeyedContext[str]) -> Iterable[str]:
         assert_type(context.current_key, str)
@@ -74,7 +82,7 @@ def sources(env: StreamExecutionEnvironment) -> None:
     assert_type(env.from_collection([Order("ann", 1, 2)]), SingleOutputStreamOperator[Order])
     assert_type(env.read_text_file("lines"), SingleOutputStreamOperator[str])
     env.from_collection(3)  # type: ignore[arg-type]
-    env.from_source("orders")  # type: ignore[call-overload]
+    env.from_source("orders")  # type: ignore[arg-type]
     KafkaSource(3)  # type: ignore[arg-type]
 
 
@@ -150,7 +158,7 @@ def windows(keyed: KeyedStream[Order, str]) -> None:
     assert_type(windowed.aggregate(Total()), SingleOutputStreamOperator[str])
     assert_type(windowed.aggregate(Total(), of_texts), SingleOutputStreamOperator[str])
     windowed.process(of_texts)  # type: ignore[arg-type]
-    windowed.aggregate(Total(), lines)  # type: ignore[call-overload]
+    windowed.aggregate(Total(), lines)  # type: ignore[arg-type]
     keyed.window("5 seconds")  # type: ignore[arg-type]
 
 
