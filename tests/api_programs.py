@@ -102,6 +102,12 @@ class Pair(NamedTuple):
     trades: int
 
 
+@dataclass(frozen=True)
+class Totals:
+    count: int
+    total: int
+
+
 def trade(index: int) -> Trade:
     return Trade(f"S{index % 3}", index / 2, index, index * 1000)
 
@@ -526,7 +532,11 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
         .print()
     ),
     "named aggregates of all": lambda env: (
-        timed(env).count_window_all(7).aggregate(count=Counted(), total=Sum("size")).print()
+        timed(env)
+        .count_window_all(7)
+        .aggregate(output_type=Totals, count=Counted(), total=Sum("size"))
+        .filter(lambda totals: totals.total > 0)
+        .print()
     ),
     "window join": lambda env: (
         timed(env)

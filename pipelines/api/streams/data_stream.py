@@ -1194,13 +1194,14 @@ class Windowed(OnlyInPrograms, Generic[T]):
         aggregates: Mapping[str, object],
     ) -> SingleOutputStreamOperator[Any]:
         if aggregates:
-            if (function, window_function, accumulator_type, output_type) != (None, None, None, None):
+            if (function, window_function, accumulator_type) != (None, None, None):
                 raise refusal("aggregate", "give a function, or aggregates by name, not both")
             named = create_named_aggregates(
                 self._keyed.record_type,
                 aggregates,
                 None if self._IS_WINDOW_ALL else self._keyed._key,
                 has_bounds=not isinstance(self._assigner, GlobalWindows),
+                output_type=output_type,
             )
             return self._fired(
                 "aggregate",
@@ -1360,6 +1361,10 @@ class WindowedStream(Windowed[T], Generic[T, K]):
         output_type: object = ...,
     ) -> SingleOutputStreamOperator[S]: ...
     @overload
+    def aggregate(
+        self, *, output_type: type[R], **aggregates: WindowAggregate
+    ) -> SingleOutputStreamOperator[R]: ...
+    @overload
     def aggregate(self, **aggregates: WindowAggregate) -> SingleOutputStreamOperator[Any]: ...
     def aggregate(
         self,
@@ -1372,7 +1377,7 @@ class WindowedStream(Windowed[T], Generic[T, K]):
         """Aggregates the window's records in an accumulator.
 
         Or several aggregates by name, such as `count=Count(), total=Sum("amount")`: the result is a NamedTuple of the
-        key, window_start and window_end, and the aggregates.
+        key, window_start and window_end, and the aggregates; `output_type` is a class of yours with these fields.
         """
         return self._aggregate(function, window_function, accumulator_type, output_type, aggregates)
 
@@ -1428,6 +1433,10 @@ class AllWindowedStream(Windowed[T]):
         output_type: object = ...,
     ) -> SingleOutputStreamOperator[S]: ...
     @overload
+    def aggregate(
+        self, *, output_type: type[R], **aggregates: WindowAggregate
+    ) -> SingleOutputStreamOperator[R]: ...
+    @overload
     def aggregate(self, **aggregates: WindowAggregate) -> SingleOutputStreamOperator[Any]: ...
     def aggregate(
         self,
@@ -1440,7 +1449,7 @@ class AllWindowedStream(Windowed[T]):
         """Aggregates the window's records in an accumulator.
 
         Or several aggregates by name, such as `count=Count(), total=Sum("amount")`: the result is a NamedTuple of the
-        key, window_start and window_end, and the aggregates.
+        key, window_start and window_end, and the aggregates; `output_type` is a class of yours with these fields.
         """
         return self._aggregate(function, window_function, accumulator_type, output_type, aggregates)
 

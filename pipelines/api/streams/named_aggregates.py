@@ -34,10 +34,15 @@ class NamedAggregates(NamedTuple):
 
 
 def create_named_aggregates(
-    records: RecordType, aggregates: Mapping[str, object], key: Key | None, *, has_bounds: bool
+    records: RecordType,
+    aggregates: Mapping[str, object],
+    key: Key | None,
+    *,
+    has_bounds: bool,
+    output_type: object = None,
 ) -> NamedAggregates:
-    """Returns the functions. `key`: None: the result has no key; `has_bounds`: it has the bounds of the window. Raises
-    ProgramError."""
+    """Returns the functions. `key`: None: the result has no key; `has_bounds`: it has the bounds of the window;
+    `output_type`: the class of the result. Raises ProgramError."""
     fields: dict[str, RecordType] = {}
     if key is not None:
         fields[_key_name(key)] = key.record_type
@@ -55,13 +60,25 @@ def create_named_aggregates(
         parts.append((aggregate, get))
         accumulators.append(aggregate.accumulator_type(of))
         fields[name] = aggregate.result_type(of)
-    row = row_class(tuple(fields))
+    result = _result_type(fields, output_type)
     return NamedAggregates(
         AggregateTogether(parts),
-        WindowRow(row, has_key=key is not None, has_bounds=has_bounds),
+        WindowRow(result.cls, has_key=key is not None, has_bounds=has_bounds),
         TupleOf(tuple(accumulators)),
-        ClassOf(row.__name__, "named_tuple", tuple(fields.items()), row),
+        result,
     )
+
+
+def _result_type(fields: Mapping[str, RecordType], declared: object) -> ClassOf:
+    """Returns the type of the result: that of the declared class if it has these fields."""
+    if declared is None:
+        row = row_class(tuple(fields))
+        return ClassOf(row.__name__, "named_tuple", tuple(fields.items()), row)
+    found = RecordType.of(declared)
+    if not isinstance(found, ClassOf) or found.fields != tuple(fields.items()):
+        wanted = ", ".join(f"{name}: {of}" for name, of in fields.items())
+        raise refusal("aggregate", f"output_type is {found}, not a NamedTuple or dataclass with {wanted}")
+    return found
 
 
 @cache

@@ -465,6 +465,10 @@ MISTAKES: list[tuple[Mistake, str]] = [
         "aggregate at {}: give a function, or aggregates by name, not both",
     ),
     (
+        lambda env, s: trades(env).count_window_all(5).aggregate(output_type=Trade, total=Sum("size")),
+        "aggregate at {}: output_type is Trade, not a NamedTuple or dataclass with total: int",
+    ),
+    (
         lambda env, s: trades(env).count_window_all(5).aggregate(total=sum),
         "aggregate at {}: total is <built-in function sum>, not an aggregate such as Count() or Sum('amount')",
     ),

@@ -14,6 +14,8 @@ from tailrace import (
     AggregateFunction,
     CoProcessFunction,
     DataStream,
+    EventTimeSessionWindows,
+    Evictor,
     FilterFunction,
     KafkaSource,
     KeyedContext,
@@ -28,6 +30,11 @@ from tailrace import (
     RuntimeContext,
     SingleOutputStreamOperator,
     StreamExecutionEnvironment,
+    Sum,
+    TimeWindow,
+    Trigger,
+    TriggerContext,
+    TriggerResult,
     TumblingEventTimeWindows,
     ValueStateDescriptor,
     WindowContext,
@@ -160,6 +167,39 @@ def windows(keyed: KeyedStream[Order, str]) -> None:
     windowed.process(of_texts)  # type: ignore[arg-type]
     windowed.aggregate(Total(), lines)  # type: ignore[arg-type]
     keyed.window("5 seconds")  # type: ignore[arg-type]
+
+
+def triggers(keyed: KeyedStream[Order, str]) -> None:
+    class Large(Trigger[Order]):
+        def on_element(
+            self, element: Order, timestamp: int, window: TimeWindow, context: TriggerContext
+        ) -> TriggerResult:
+            return TriggerResult.FIRE if element.amount > 9 else TriggerResult.CONTINUE
+
+        def clear(self, window: TimeWindow, context: TriggerContext) -> None: ...
+
+    class OfTexts(Evictor[str]):
+        pass
+
+    @dataclass(frozen=True)
+    class Totals:
+        user: str
+        total: int
+
+    def gap(order: Order) -> int:
+        return order.amount
+
+    assert_type(keyed.count_window(5).trigger(Large()).sum("amount"), SingleOutputStreamOperator[Order])
+    keyed.count_window(5).evictor(OfTexts())  # type: ignore[arg-type]
+    keyed.count_window("5")  # type: ignore[arg-type]
+    named = keyed.count_window(5).aggregate(output_type=Totals, total=Sum("amount"))
+    assert_type(named, SingleOutputStreamOperator[Totals])
+    keyed.count_window(5).aggregate(total=sum)  # type: ignore[call-overload]
+    assert_type(
+        keyed.window(EventTimeSessionWindows.with_dynamic_gap(gap)).max("amount"),
+        SingleOutputStreamOperator[Order],
+    )
+    EventTimeSessionWindows.with_dynamic_gap(lambda order: "5 seconds")  # type: ignore[arg-type,return-value]
 
 
 def two_streams(orders: DataStream[Order], lines: DataStream[str]) -> None:
