@@ -1,8 +1,8 @@
 """What a row of a file costs that a filter drops: 99 % of the rows, by a condition in Spark and in Python.
 
-One subtask reads JSON lines and Parquet, without Kafka. Figures are the CPU time per row of this process, of Spark's
-JVM and its workers, after a first round that loads and compiles Spark's classes. `wall` figures depend on other work of
-the machine. `range` is a condition by which Spark skips row groups.
+One subtask reads JSON lines, CSV, ORC and Parquet, without Kafka. Figures are the CPU time per row of this process, of
+Spark's JVM and its workers, after a first round that loads and compiles Spark's classes. `wall` figures depend on other
+work of the machine. `range` is a condition by which Spark skips row groups.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from typing import Any, NamedTuple
 
 import psutil
 import pyarrow as pa
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 from _report import conditions, median, report
 from _scale import scaled
+from pyarrow import csv
 
 from tailrace import FileSource, SparkSource, StreamExecutionEnvironment
 from tailrace.infra.jars import spark_jars
@@ -62,6 +64,7 @@ def kept(order: Order) -> bool:
 def programs(folder: Path) -> dict[str, Callable[[StreamExecutionEnvironment], Any]]:
     """Returns the programs by name."""
     lines, rows = str(folder / "orders.json"), str(folder / "orders.parquet")
+    texts, stripes = str(folder / "orders.csv"), str(folder / "orders.orc")
     return {
         "json_spark": lambda env: env.from_source(SparkSource("json", lines, output_type=Order)).where(
             "amount = 0"
@@ -70,6 +73,14 @@ def programs(folder: Path) -> dict[str, Callable[[StreamExecutionEnvironment], A
         "parquet_spark": lambda env: env.from_source(SparkSource("parquet", rows, output_type=Order)).where(
             "amount = 0"
         ),
+        "csv_spark": lambda env: env.from_source(
+            SparkSource("csv", texts, output_type=Order, options={"header": True})
+        ).where("amount = 0"),
+        "csv_where": lambda env: env.read_csv(texts, output_type=Order).where("amount = 0"),
+        "orc_spark": lambda env: env.from_source(SparkSource("orc", stripes, output_type=Order)).where(
+            "amount = 0"
+        ),
+        "orc_where": lambda env: env.read_orc(stripes, output_type=Order).where("amount = 0"),
         "range_spark": lambda env: env.from_source(SparkSource("parquet", rows, output_type=Order)).where(
             f"price < {ROWS // 100 / 8}"
         ),
@@ -169,6 +180,8 @@ def main() -> None:
             out.writelines(f"{json.dumps(order._asdict())}\n" for order in orders)
         table = pa.table({field: [order[i] for order in orders] for i, field in enumerate(Order._fields)})
         pq.write_table(table, folder / "orders.parquet", row_group_size=50_000)
+        csv.write_csv(table, folder / "orders.csv")
+        orc.write_table(table, folder / "orders.orc", compression="zstd", stripe_size=4 << 20)
         del orders, table
         (folder / "s").mkdir()
         session = start_session(folder, spark_jars(), 640)
@@ -189,6 +202,8 @@ def main() -> None:
         session.stop()
     for form in ("json", "parquet"):
         figures[f"{form}_times"] = figures[f"{form}_python_cpu_us"] / figures[f"{form}_spark_cpu_us"]
+    for form in ("csv", "orc", "parquet"):
+        figures[f"{form}_where_times"] = figures[f"{form}_spark_cpu_us"] / figures[f"{form}_where_cpu_us"]
     report("spark_files", figures, conditions(rows=ROWS, cpus=os.cpu_count()))
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.orc as orc
 from pipelines.model import expressions
 from pipelines.model.aggregation import call_of, folding_of, put, windows_of
 from pipelines.model.states import Count, Folded, State
@@ -197,6 +198,9 @@ class _Run:
                     return [(0, line) for line in lines]
                 of = RecordType.from_json(self.parameters["output_type"])
                 assert isinstance(of, ClassOf)
+                if self.parameters["format"] == "orc":
+                    tables = map(orc.read_table, self.parameters["paths"])
+                    return [(0, of.cls(**row)) for table in tables for row in table.to_pylist()]
                 return [(0, of.cls(**json.loads(line))) for line in lines]
             case _:
                 names = self.parameters["topics"]

@@ -73,12 +73,14 @@ class Facts:
 @st.composite
 def sources(draw: st.DrawFn, most_parallel: int, typed: bool) -> Source:
     """Draws partitions of rows; each is out of order by at most its declared bound."""
-    kinds = ["collection", "loose", "generator", "files", "spark", "custom", "text", "json"]
+    kinds = ["collection", "loose", "generator", "files", "orc", "spark", "custom", "text", "json"]
     kind = draw(st.sampled_from([kind for kind in kinds if not typed or kind != "loose"]))
     disorder = draw(st.sampled_from([0, 5, 40]))
     row = st.tuples(st.sampled_from("abc"), st.integers(-3, 9), st.integers(0, 30), st.integers(0, disorder))
     partitions = []
-    for _ in range(draw(st.integers(1, 3)) if kind in ("files", "spark", "custom", "text", "json") else 1):
+    for _ in range(
+        draw(st.integers(1, 3)) if kind in ("files", "orc", "spark", "custom", "text", "json") else 1
+    ):
         begin, rows = 0, []
         for key, number, after, jitter in draw(
             st.one_of(st.lists(row, min_size=4, max_size=12), st.lists(row, max_size=3))

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.orc as orc
 from pipelines.model import functions as f
 from pipelines.model.interpreter import Item
 from pipelines.model.rows import Row
@@ -23,6 +25,7 @@ from tailrace.pipelines.api import (
 )
 from tailrace.pipelines.api.transformations import Physical
 from tailrace.pipelines.testing.memory.cluster import give_uids
+from tailrace.pipelines.types import RecordType
 
 BEGIN_MS = 1_700_000_000_000
 _CHAINING = {"new": ChainingStrategy.HEAD, "never": ChainingStrategy.NEVER}
@@ -30,8 +33,8 @@ _CHAINING = {"new": ChainingStrategy.HEAD, "never": ChainingStrategy.NEVER}
 
 @dataclass(frozen=True)
 class Source:
-    """`kind`: collection, loose (a collection of pickled rows), generator, files, spark (files), custom (a class of its
-    own), or text or json (of a topic)."""
+    """`kind`: collection, loose (a collection of pickled rows), generator, files, orc, spark (files), custom (a class
+    of its own), or text or json (of a topic)."""
 
     kind: str
     partitions: tuple[tuple[Row, ...], ...]
@@ -148,6 +151,13 @@ def _source(env: StreamExecutionEnvironment, source: Source, folder: Path, topic
             for path, rows in zip(paths, source.partitions, strict=True):
                 path.write_text("".join(f"{f.text_of(row)}\n" for row in rows))
             return env.read_text_file(*map(str, paths)).map(f.parsed)
+        case "orc":
+            folder.mkdir(parents=True, exist_ok=True)
+            schema = RecordType.of(Row).schema()
+            paths = [folder / f"{n}.orc" for n in range(len(source.partitions))]
+            for path, rows in zip(paths, source.partitions, strict=True):
+                orc.write_table(pa.Table.from_pylist([f.fields_of(_own(row)) for row in rows], schema), path)
+            return env.read_orc(*map(str, paths), output_type=Row)
         case "spark":
             folder.mkdir(parents=True, exist_ok=True)
             paths = [folder / f"{n}.json" for n in range(len(source.partitions))]

@@ -36,7 +36,7 @@ def test_program_gives_results_of_interpreter(program: Program, seed: int, crash
     check(program, (seed, seed + 1, None), crashes)
 
 
-@pytest.mark.parametrize("kind", ["collection", "files", "spark", "json"])
+@pytest.mark.parametrize("kind", ["collection", "files", "orc", "spark", "json"])
 def test_condition_gives_rows_of_interpreter(kind: str) -> None:
     rows = tuple(Row("abc"[i % 3], i % 12 - 3, i * 7 % 5 * (i % 4)) for i in range(40))
     source = Source(kind, (rows,), 0, 1)

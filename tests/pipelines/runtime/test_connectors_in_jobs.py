@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 from connectors import web_server_log
@@ -138,6 +139,47 @@ def test_files_have_each_record_once_after_rollback(tmp_path: Path, seed: int) -
         job.run(crashes=5, rollbacks=5)
     assert job.generation > 0
     assert counted(records_of(tmp_path)) == counted(list(map(numbered, range(600))))
+
+
+@seeds
+def test_rows_are_in_their_buckets_once_with_markers(tmp_path: Path, seed: int) -> None:
+    rollbacks = seed % 2 * 4
+    rows = [{"client": f"c{i % 3}", "at": i * 180_000, "status": 200 + i % 3} for i in range(240)]
+    for i in range(3):
+        lines = [f"{row['client']},{row['at']},{row['status']}\n" for row in rows[i::3]]
+        (tmp_path / f"{i}.csv").write_text(f"client,at,status\n{''.join(lines)}")
+    out = tmp_path / "out"
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(1 + seed % 3)
+    (
+        env.read_csv(str(tmp_path / "*.csv"), output_type=Hit)
+        .assign_timestamps_and_watermarks(
+            WatermarkStrategy.for_bounded_out_of_orderness(seconds=3_600).with_timestamp_assigner("at")
+        )
+        .rebalance()
+        .map(lambda hit: hit, output_type=Hit)
+        .sink_to(
+            FileSink(
+                str(out), "orc", roll_records=10, bucket=["client", "hour=%H"], max_open_files=4,
+                success_files=True,
+            )
+        )
+    )  # fmt: skip
+    with storage(seed) as directory:
+        plan = Plan(rate=0.3, savepoints=0.0)
+        job = memory_cluster.MemoryCluster(env.get_job_graph(), {}, seed, directory=directory, plan=plan)
+        job.run(crashes=5, rollbacks=rollbacks)
+    found = {file: orc.read_table(file).to_pylist() for file in out.rglob("*.orc")}
+    for file, records in found.items():
+        hour, client = file.parent.name, file.parent.parent.name
+        for record in records:
+            assert hour == f"hour={record['at'] // 3_600_000:02}"
+            record["client"] = client.removeprefix("client=")
+    assert counted([record for records in found.values() for record in records]) == counted(rows)
+    markers = {marker.parent for marker in out.rglob("_SUCCESS")}
+    if not rollbacks:
+        assert markers == {out, *(file.parent for file in found)}
+    assert [path for path in out.glob(".*") if path.is_dir()] == []
 
 
 @seeds

@@ -137,7 +137,8 @@ def _first_magic(path: str) -> int:
 def _below(system: Any, directory: str) -> list[tuple[str, Any]]:
     """Returns the paths and FileInfos of the files below a directory."""
     base = directory.rstrip("/")
-    infos = system.get_file_info(fs.FileSelector(directory, recursive=True))
+    # A writer may remove a directory meanwhile.
+    infos = system.get_file_info(fs.FileSelector(directory, allow_not_found=True, recursive=True))
     found = []
     for info in infos:
         name = info.path.removeprefix("./") if directory == "." else info.path

@@ -219,6 +219,9 @@ def test_bucket_is_marked_when_last_subtask_has_passed_it(tmp_path: Path) -> Non
     assert {marker.parent.name for marker in tmp_path.rglob("_SUCCESS")} > hours
     job.do(0, "go back")
     assert {marker.parent.name for marker in tmp_path.rglob("_SUCCESS")} == hours
+    for step in (20, "watermark", "commit"):
+        job.do(0, step)  # the other one has not said yet how far it is now
+    assert {marker.parent.name for marker in tmp_path.rglob("_SUCCESS")} == hours
 
 
 def test_subtask_without_records_asks_for_commit_when_it_passes_bucket(tmp_path: Path) -> None:
@@ -241,6 +244,23 @@ def test_subtask_without_records_asks_for_commit_when_it_passes_bucket(tmp_path:
     idle.committed()
     assert list(tmp_path.rglob("_SUCCESS")) != []
     assert not idle.wants_commit
+
+
+def test_directory_without_buckets_is_marked_when_all_subtasks_have_finished(tmp_path: Path) -> None:
+    config = operator_config("file_sink", path=str(tmp_path), format="json", success_files=True)
+    for subtask in range(3):
+        sink, _ = build_one(config, input_type=Visit, subtask=subtask, parallelism=3)
+        sink.open()
+        sink.process(Batch([0], [Visit("a", subtask, 0)]))
+        sink.advance_watermark(BEGIN_MS)
+        sink.finish()
+        sink.before_commit()
+        list(sink.take_changes())
+        assert list(tmp_path.rglob("_SUCCESS")) == []
+        sink.committed()
+        sink.close()
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == ["", ".jsonl", ".jsonl", ".jsonl"]
+    assert (tmp_path / "_SUCCESS").read_bytes() == b""
 
 
 def test_least_recently_written_and_largest_files_are_closed_first(

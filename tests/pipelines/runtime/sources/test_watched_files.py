@@ -74,7 +74,8 @@ class Job:
 
     def appear(self, lines: int, age_ms: int) -> None:
         """Moves a complete file into the directory; it was written a while before."""
-        name = f"{len(os.listdir(self.directory))}.txt"
+        # Not in the order of their names.
+        name = f"{len(os.listdir(self.directory)) * 37 % 101}.txt"
         text = [f"{name} {line}" for line in range(lines)]
         hidden = self.directory / f".{name}"
         hidden.write_text("".join(f"{line}\n" for line in text))
@@ -161,6 +162,21 @@ def test_each_line_is_read_once_with_crashes_and_rescaling(
                 getattr(job, name)(*arguments)
         job.end()
         assert Counter(job.committed) == Counter(job.written)
+
+
+def test_restarted_subtask_continues_in_list_that_it_found(tmp_path: Path) -> None:
+    job = Job(tmp_path, 1)
+    job.appear(2, 0)
+    job.end()
+    job.appear(8, 0)
+    job.clock.now += INTERVAL_MS
+    job.poll(0, 3)
+    job.commit(0)
+    job.crash(0)
+    for _ in range(4):
+        job.appear(5, 0)
+    job.end()
+    assert Counter(job.committed) == Counter(job.written)
 
 
 def test_old_files_are_forgotten_and_not_read_again(tmp_path: Path) -> None:
