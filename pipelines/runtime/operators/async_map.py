@@ -4,9 +4,9 @@ Records without emitted results are state (pending_records.py), committed with t
 requests them again, before it takes input, also at another parallelism. So a request may be made more than once, and
 its results count once.
 
-`capacity` is the number of records whose results are requested or wait for earlier ones. Records beyond that wait in
-the queue; while there are any, or none is free, the task reads no input. Results come in the order of the records, or
-as they arrive between two watermarks (request_queue.py).
+`capacity` is the number of requests at a time. The operator has room for twice as many records: others wait for a
+request, or have results that wait. So requests go on while the task thread commits. Without room the task reads no
+input. Results come in the order of the records, or as they arrive between two watermarks (request_queue.py).
 
 The requests run in the thread of the loop. The task thread takes their outcomes when the mailbox wakes it, and only
 then emits, so all other calls of an operator come from one thread.
@@ -67,17 +67,15 @@ class AsyncMapOperator(Operator):
             setup.input_types[0], context.subtask_index, context.parallelism, setup.config.name
         )
         self._waiting: deque[Request] = deque()
-        """The records behind those that are requested."""
-        self._requested = 0
-        """The records in the queue that are requested."""
+        """The records that wait for a request; belongs to the loop's thread, as the next two."""
+        self._in_flight = 0
+        self._tasks: set[asyncio.Task[None]] = set()
         self._outcomes: deque[tuple[Request, Outcome]] = deque()
         """From the loop's thread."""
-        self._tasks: set[asyncio.Task[None]] = set()
-        """Those of the loop; belongs to its thread."""
         self._is_closed = False
         self._collector = OutputCollector()
         self._is_idle = self._emitted_idle = False
-        context.metrics.gauge("requestsInFlight", lambda: self._requested)
+        context.metrics.gauge("requestsInFlight", lambda: self._in_flight)
 
     def restore_from(self, origin: Origin | None) -> None:
         self._pending.restore_from(origin)
@@ -95,7 +93,7 @@ class AsyncMapOperator(Operator):
 
     @property
     def room(self) -> int:
-        return self._capacity - len(self._queue)
+        return 2 * self._capacity - len(self._queue)
 
     @property
     def has_pending(self) -> bool:
@@ -109,7 +107,6 @@ class AsyncMapOperator(Operator):
                 raise self._failure(request, outcome)
             self._queue.complete(request, outcome)
         self._emit()
-        self._request()
 
     def advance_watermark(self, watermark: int) -> None:
         self._queue.add_watermark(watermark)
@@ -145,24 +142,23 @@ class AsyncMapOperator(Operator):
                 )
 
     def _add(self, requests: Sequence[Request]) -> None:
-        for request in requests:
-            self._queue.add(request)
-        self._waiting.extend(requests)
-        self._request()
-        self._tell_idle()
+        if requests:
+            for request in requests:
+                self._queue.add(request)
+            self._calls.post(partial(self._begin, requests))
+            self._tell_idle()
 
-    def _request(self) -> None:
-        """Requests the results of records that wait, as far as there is capacity."""
-        waiting = self._waiting
-        count = min(len(waiting), self._capacity - self._requested)
-        if count > 0:
-            self._requested += count
-            self._calls.post(partial(self._begin, [waiting.popleft() for _ in range(count)]))
-
-    def _begin(self, requests: Iterable[Request]) -> None:
+    def _begin(self, requests: Sequence[Request]) -> None:
         """Called in the loop's thread."""
-        for request in requests:
-            task = asyncio.get_running_loop().create_task(self._run(request))
+        self._waiting.extend(requests)
+        self._start()
+
+    def _start(self) -> None:
+        """Begins requests of records that wait, as far as there is capacity."""
+        loop = asyncio.get_running_loop()
+        while self._waiting and self._in_flight < self._capacity:
+            self._in_flight += 1
+            task = loop.create_task(self._run(self._waiting.popleft()))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -179,9 +175,12 @@ class AsyncMapOperator(Operator):
         self._outcomes.append((request, outcome))
         if len(self._outcomes) == 1:  # the task takes all that are there when it is woken
             self._calls.wake()
+        self._in_flight -= 1
+        self._start()
 
     async def _shut_down(self) -> None:
         self._is_closed = True
+        self._waiting.clear()
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -192,7 +191,6 @@ class AsyncMapOperator(Operator):
         collector = self._collector
         for item in self._queue.take():
             if isinstance(item, Request):
-                self._requested -= 1
                 self._pending.remove(item)
                 collector.add(item.timestamp, item.results)
                 if collector.has_many:

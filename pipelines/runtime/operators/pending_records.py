@@ -46,7 +46,7 @@ class PendingRecords:
         self._subtask_index = subtask_index
         self._parallelism = parallelism
         self._operator = operator
-        self._schema = TableSchema(_TABLE, None, value=to_layout(record_type))
+        self._schema = TableSchema("record in flight", None, value=to_layout(record_type))
         self._layout = _entries_of(record_type)
         self._next = 0
         self._written: dict[int, Request] = {}
@@ -148,6 +148,7 @@ class PendingRecords:
             records = list(group)
             column = self._converted(records[0][1]).take(pa.array([r.row for _, r in records], pa.int64()))
             values = self._record_type.decode(column)
+            column = self._record_type.encode(values)  # a converted one may differ in what can be null
             made += [
                 Request(number, record.timestamp, value, column, row)
                 for row, ((number, record), value) in enumerate(zip(records, values, strict=True))

@@ -62,6 +62,7 @@ class VirtualAsyncCalls:
 
     def __init__(self) -> None:
         self._loop: VirtualLoop | None = None
+        self._is_closed = False
         self._woken = asyncio.Event()
 
     @property
@@ -74,7 +75,8 @@ class VirtualAsyncCalls:
         return self.loop.run_until_complete(asyncio.wait_for(coroutine, timeout_s))
 
     def post(self, callback: Callable[[], object]) -> None:
-        self.loop.call_soon(callback)
+        if not self._is_closed:  # an attempt that has crashed may still hear of a checkpoint
+            self.loop.call_soon(callback)
 
     def wake(self) -> None:
         self._woken.set()
@@ -94,5 +96,6 @@ class VirtualAsyncCalls:
         return woken
 
     def close(self) -> None:
+        self._is_closed = True
         if self._loop is not None:
             self._loop.close()

@@ -112,10 +112,9 @@ def test_requests_to_slow_server_are_in_flight_together_up_to_capacity(
 
 
 def test_full_operator_reads_nothing_and_commits_its_records(start: Start, holding: SlowServer) -> None:
-    task = start(Task(asking(client(holding.port), capacity=2, output_type=str), 1))
+    task = start(Task(asking(client(holding.port), capacity=1, output_type=str), 1))
     task.hand_over(buffer(0, ["a", "b"]), buffer(1, ["c"], ends=True))
-    for _ in range(2):
-        assert holding.asked.acquire(timeout=TIMEOUT_S)
+    assert holding.asked.acquire(timeout=TIMEOUT_S)
     task.wait_until(lambda: bool(task.kafka.log(task.changelog(), 0)))
     assert task.subtask.records_in == 2
     assert not task.mailbox.is_empty

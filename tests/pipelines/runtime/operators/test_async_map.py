@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import cloudpickle
 import pytest
@@ -25,6 +25,7 @@ from tailrace.pipelines.api import (
 from tailrace.pipelines.runtime.common.failures import UserCodeError, describe_failure
 from tailrace.pipelines.runtime.operators.factory import build_operator
 from tailrace.pipelines.runtime.operators.operator import Operator, OperatorSetup
+from tailrace.pipelines.runtime.operators.pending_records import PendingRecords
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
 from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.state_backend.stateful import Origin
@@ -186,11 +187,12 @@ def test_unordered_results_come_as_they_arrive() -> None:
 
 
 def test_full_operator_has_no_room_until_results_are_emitted() -> None:
-    job = Job(slow, capacity=2).opened().take(1, 2, 3)
-    assert job.operator.room <= 0
+    job = Job(slow, capacity=2).opened().take(1, 2, 3, 4, 5)
+    job.calls.loop.turn()
+    assert job.operator.room == -1
     assert job.metrics["requestsInFlight"] == 2
-    assert job.finished().values == [1, 2, 3]
-    assert job.operator.room == 2
+    assert job.finished().values == [1, 2, 3, 4, 5]
+    assert job.operator.room == 4
 
 
 def test_idleness_waits_for_results() -> None:
@@ -404,3 +406,38 @@ def test_records_are_divided_at_another_parallelism(parallelism: int) -> None:
         found += job.finished().values
     expected = [10 * subtask + i for subtask in range(3) for i in range(4)] + [50] * parallelism
     assert sorted(found) == sorted(expected)
+
+
+def older_rows() -> Any:
+    class Row(NamedTuple):
+        number: int
+
+    return Row
+
+
+def newer_rows() -> Any:
+    class Row(NamedTuple):
+        number: int
+        note: str = "none"
+
+    return Row
+
+
+def restored(record_type: Any, messages: Iterable[bytes]) -> tuple[PendingRecords, list[Any]]:
+    pending = PendingRecords(RecordType.of(record_type), 0, 1, "Fetch")
+    for message in messages:
+        pending.restore(message)
+    return pending, [request.value for request in pending.take_restored()]
+
+
+def test_restored_records_of_older_type_are_written_with_new_ones() -> None:
+    old, new = older_rows(), newer_rows()
+    before, _ = restored(old, ())
+    before.add([1, 2], [old(1), old(2)])
+    messages = list(before.take_changes())
+    after, values = restored(new, messages)
+    assert values == [new(1), new(2)]
+    after.add([3], [new(3, "new")])
+    changes = list(after.take_changes())
+    for found in (restored(new, messages + changes), restored(new, after.full())):
+        assert found[1] == [new(1), new(2), new(3, "new")]
