@@ -26,7 +26,6 @@ from _scale import scaled
 
 from tailrace.pipelines.functions import ProcessJoinContext, ProcessJoinFunction
 from tailrace.pipelines.functions.join_adapters import (
-    IntervalJoin,
     JoinedWindow,
     TaggedKey,
     TemporalJoin,
@@ -111,8 +110,8 @@ def _no_sink(*_: Any, **__: Any) -> None:
 
 def interval() -> Operator:
     """Returns an interval join."""
-    join = IntervalJoin(Both(), (-NEAR_MS, NEAR_MS), (PAIR, PAIR), (None, None))
-    return operator("keyed_co_process", (first, first, join), (PAIR, PAIR))
+    functions, bounds = (first, first, Both()), {"lower_ms": -NEAR_MS, "upper_ms": NEAR_MS}
+    return operator("interval_join", functions, (PAIR, PAIR), **bounds)
 
 
 def temporal() -> Operator:

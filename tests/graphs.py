@@ -81,6 +81,15 @@ PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
         "side_outputs": {"late": "int"},
         "rich": True,
     },
+    OperatorKind.INTERVAL_JOIN: {
+        "key_type": "str",
+        "lower_ms": -5,
+        "upper_ms": 0,
+        "left_late_tag": None,
+        "right_late_tag": "late",
+        "output_type": "str",
+        "side_outputs": {"late": "int"},
+    },
     OperatorKind.BROADCAST_PROCESS: {**_STATES, "output_type": "str", "rich": True},
     OperatorKind.KEYED_BROADCAST_PROCESS: {
         **_STATES,

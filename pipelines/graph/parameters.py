@@ -226,7 +226,8 @@ _flag = _optional(_value(lambda value: type(value) is bool, "true or false"))
 _name = _value(_is_filled, "one or more characters")
 _size = _whole("a number of milliseconds, 1 or more", 1)
 _distance = _whole("a number of milliseconds, 0 or more", 0)
-_offset = _optional(_whole("a number of milliseconds", -(2**53)))
+_time = _whole("a number of milliseconds", -(2**53))
+_offset = _optional(_time)
 _field = _optional(_name)
 _registry = _value(
     lambda value: _is_filled(value) and not has_user_information(value),
@@ -407,6 +408,13 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         OperatorKind.CO_FLAT_MAP: {},
         OperatorKind.CO_PROCESS: {},
         OperatorKind.KEYED_CO_PROCESS: _TIMED,
+        OperatorKind.INTERVAL_JOIN: {
+            "key_type": _record_type,
+            "lower_ms": _time,
+            "upper_ms": _time,
+            "left_late_tag": _optional(_name),
+            "right_late_tag": _optional(_name),
+        },
         OperatorKind.BROADCAST_PROCESS: {"broadcast_states": _broadcast_states},
         OperatorKind.KEYED_BROADCAST_PROCESS: {"broadcast_states": _broadcast_states, **_TIMED},
         OperatorKind.PRINT: {

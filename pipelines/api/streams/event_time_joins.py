@@ -9,14 +9,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ...functions import JoinFunction, OutputTag, ProcessJoinContext, ProcessJoinFunction
-from ...functions.join_adapters import IntervalJoin, TemporalJoin
+from ...functions.join_adapters import TemporalJoin
 from ...types import RecordType
 from .. import signatures
 from ..durations import to_milliseconds
 from ..keys import common_key_type
 from ..signatures import Signature, check_function
 from ..source_location import caller_location
-from ..transformations import EventTimeJoin
+from ..transformations import EventTimeJoin, IntervalJoin
 from ..type_hints import result_type
 from .settings import OnlyInPrograms, check_tag, refusal
 
@@ -48,10 +48,12 @@ class _KeyedPair(OnlyInPrograms, Generic[A, B]):
         function: Any,
         output_type: RecordType,
         late: Mapping[str, RecordType],
+        kind: type[EventTimeJoin] = EventTimeJoin,
+        **fields: Any,
     ) -> SingleOutputStreamOperator[Any]:
         keys = self._left._key, self._right._key
         return self._left.connect(self._right)._then(
-            EventTimeJoin,
+            kind,
             step,
             name,
             output_type,
@@ -59,6 +61,7 @@ class _KeyedPair(OnlyInPrograms, Generic[A, B]):
             function=function,
             selectors=tuple(key.selector for key in keys),
             key_type=common_key_type(*keys, step),
+            **fields,
         )
 
 
@@ -122,14 +125,18 @@ class IntervalJoined(_KeyedPair[A, B]):
         """Emits any number of records for each pair, as soon as the later one has arrived. The timestamp of a result
         is the later one of both."""
         of = _result("process", function, signatures.PROCESS_JOIN, output_type)
-        late = self._left_late, self._right_late
-        bounds = self._lower_ms, self._upper_ms
+        left, right = self._left_late, self._right_late
         return self._joined(
             "process",
             "Interval Join",
-            IntervalJoin(function, bounds, self._types, late),
+            function,
             of,
             self._late_types(),
+            IntervalJoin,
+            lower_ms=self._lower_ms,
+            upper_ms=self._upper_ms,
+            left_late_tag=None if left is None else left.name,
+            right_late_tag=None if right is None else right.name,
         )
 
     def _late_types(self) -> Mapping[str, RecordType]:

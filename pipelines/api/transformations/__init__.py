@@ -20,6 +20,7 @@ from .two_inputs import (
     CoMap,
     CoProcess,
     EventTimeJoin,
+    IntervalJoin,
     KeyedBroadcastProcess,
     KeyedCoProcess,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "FlatMap",
     "Foreach",
     "Generate",
+    "IntervalJoin",
     "KeyedBroadcastProcess",
     "KeyedCoProcess",
     "KeyedProcess",

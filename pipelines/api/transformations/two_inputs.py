@@ -56,6 +56,28 @@ class EventTimeJoin(KeyedCoProcess):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class IntervalJoin(EventTimeJoin):
+    """Emits records for each pair with one key and near timestamps."""
+
+    KIND = OperatorKind.INTERVAL_JOIN
+
+    lower_ms: int
+    upper_ms: int
+    left_late_tag: str | None
+    right_late_tag: str | None
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        return {
+            "key_type": self.key_type.to_json(),
+            "lower_ms": self.lower_ms,
+            "upper_ms": self.upper_ms,
+            "left_late_tag": self.left_late_tag,
+            "right_late_tag": self.right_late_tag,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BroadcastProcess(OneFunction):
     """A process function with broadcast state; the second input is the broadcast one."""
 

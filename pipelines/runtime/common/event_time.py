@@ -9,15 +9,20 @@ from typing import Any, Final
 from ....schemas.types import JobGraph, OperatorConfig
 from ...graph.operators import OperatorKind
 
-_WITH_TIMERS: Final = frozenset(
-    {OperatorKind.KEYED_PROCESS, OperatorKind.KEYED_CO_PROCESS, OperatorKind.KEYED_BROADCAST_PROCESS}
+_IN_EVENT_TIME: Final = frozenset(
+    {
+        OperatorKind.KEYED_PROCESS,
+        OperatorKind.KEYED_CO_PROCESS,
+        OperatorKind.KEYED_BROADCAST_PROCESS,
+        OperatorKind.INTERVAL_JOIN,
+    }
 )
 
 
 def uses_event_time(operator: OperatorConfig) -> bool:
     """Whether an operator reacts to the progress of the watermark."""
     match OperatorKind(operator.kind):
-        case kind if kind in _WITH_TIMERS:
+        case kind if kind in _IN_EVENT_TIME:
             return True
         case OperatorKind.WINDOW:
             parameters = _parameters(operator)

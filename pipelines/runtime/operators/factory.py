@@ -19,6 +19,7 @@ from .co_process import CoProcessOperator
 from .external_kafka_sink import ExternalKafkaSinkOperator
 from .file_sink import FileSinkOperator
 from .foreach import ForeachOperator
+from .interval_join import IntervalJoinOperator
 from .kafka_sink import KafkaSinkOperator
 from .keyed_process import KeyedCoProcessOperator, KeyedProcessOperator
 from .map_batches import MapBatchesOperator
@@ -54,6 +55,7 @@ OPERATORS: Final[Mapping[OperatorKind, Callable[[OperatorSetup], Operator]]] = M
         OperatorKind.CO_FLAT_MAP: CoFlatMapOperator,
         OperatorKind.CO_PROCESS: CoProcessOperator,
         OperatorKind.KEYED_CO_PROCESS: KeyedCoProcessOperator,
+        OperatorKind.INTERVAL_JOIN: IntervalJoinOperator,
         OperatorKind.BROADCAST_PROCESS: BroadcastProcessOperator,
         OperatorKind.KEYED_BROADCAST_PROCESS: KeyedBroadcastProcessOperator,
         OperatorKind.PRINT: PrintSinkOperator,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Protocol, TypeVar
 
 from ...functions import OutputTag, TimerService
@@ -115,10 +114,6 @@ class FunctionContext(OnTimerContext[Any]):
     @property
     def timer_service(self) -> TimerService:
         return self._timer_service
-
-    def collect(self, values: Iterable[Any] | None) -> None:
-        """Emits records of the main output with the timestamp of this context, for the functions of joins."""
-        self._gathering.add(self.timestamp, values)
 
     def output(self, tag: OutputTag[X], value: X) -> None:
         self._gathering.add_side(tag.name, self.timestamp, value)

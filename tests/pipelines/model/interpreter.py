@@ -27,7 +27,7 @@ from pipelines.model.aggregation import call_of, folding_of, put, windows_of
 from pipelines.model.states import Count, Folded, State
 
 from tailrace.pipelines.functions import AsyncFunction, OutputTag, PurgingTrigger, TimeWindow
-from tailrace.pipelines.functions.join_adapters import IntervalJoin, TemporalJoin
+from tailrace.pipelines.functions.join_adapters import TemporalJoin
 from tailrace.pipelines.graph.operators import OperatorKind as Kind
 from tailrace.pipelines.graph.stream_graph import StreamGraph, StreamNode
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
@@ -156,7 +156,7 @@ class _Run:
                 for items, name in ((first, "flat_map1"), (second, "flat_map2")):
                     call = call_of(self.functions[0], name)
                     self.out += [(t, element) for t, value in items for element in call(value) or ()]
-            case Kind.KEYED_CO_PROCESS if isinstance(self.functions[-1], IntervalJoin):
+            case Kind.INTERVAL_JOIN:
                 self._interval_join(first, second)
             case Kind.KEYED_CO_PROCESS if isinstance(self.functions[-1], TemporalJoin):
                 self._temporal_join(first, second)
@@ -261,10 +261,10 @@ class _Run:
 
     def _interval_join(self, first: list[Item], second: list[Item]) -> None:
         """Tries each pair."""
-        left_key, right_key, join = self.functions
-        call = call_of(join.function, "process_element")
+        left_key, right_key, function = self.functions
+        call, bounds = call_of(function, "process_element"), self.parameters
         for (self.left_timestamp, left), (self.right_timestamp, right) in product(first, second):
-            is_near = join.lower_ms <= self.right_timestamp - self.left_timestamp <= join.upper_ms
+            is_near = bounds["lower_ms"] <= self.right_timestamp - self.left_timestamp <= bounds["upper_ms"]
             if is_near and left_key(left) == right_key(right):
                 self.timestamp = max(self.left_timestamp, self.right_timestamp)
                 self._emit(call(left, right, self))

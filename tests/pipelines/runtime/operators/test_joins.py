@@ -13,24 +13,32 @@ from hypothesis import strategies as st
 from pipelines.runtime.harness import Collected, Commit, Item, Record, Records, Subject, Watermark, feed, run
 
 from tailrace.pipelines.functions import OutputTag, ProcessJoinContext, ProcessJoinFunction
-from tailrace.pipelines.functions.join_adapters import IntervalJoin, TemporalJoin
+from tailrace.pipelines.functions.join_adapters import TemporalJoin
+from tailrace.pipelines.runtime.operators.interval_join import (
+    LEAST_BUCKET_MS,
+    IntervalJoinOperator,
+    bucket_level,
+)
 from tailrace.pipelines.runtime.operators.keyed_process import KeyedCoProcessOperator
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
 from tailrace.pipelines.types import RecordType
 
 Pair = tuple[str, int]
 OF = RecordType.of(Pair)
-LEFT, RIGHT = OutputTag("left", Pair), OutputTag("right", Pair)
+LEFT = OutputTag("left", Pair)
+STEP = LEAST_BUCKET_MS // 3
+"""Several times are in one bucket."""
 START, END = -(2**63), 2**63 - 1
 
+TIMES = st.integers(0, 40).map(lambda time: time * STEP)
 PAIRS = st.tuples(st.sampled_from("ab"), st.integers(0, 99))
 ITEMS = st.one_of(
     st.builds(
         Records,
-        st.lists(st.tuples(st.integers(0, 40), PAIRS), min_size=1, max_size=5),
+        st.lists(st.tuples(TIMES, PAIRS), min_size=1, max_size=5),
         st.integers(0, 1),
     ),
-    st.builds(Watermark, st.integers(0, 45)),
+    st.builds(Watermark, TIMES),
 )
 EVENTS = st.lists(ITEMS, max_size=16)
 BOUNDS = st.tuples(st.integers(-20, 20), st.integers(0, 20)).map(
@@ -48,17 +56,16 @@ def key_of(pair: Pair) -> str:
     return pair[0]
 
 
-def subject(join: Any) -> Subject:
-    return Subject("keyed_co_process", (key_of, key_of, join), {"key_type": "str"}, (OF, OF))
-
-
 def interval(bounds: tuple[int, int], *, tagged: bool = True) -> Subject:
-    late = (LEFT, RIGHT) if tagged else (None, None)
-    return subject(IntervalJoin(Near(), bounds, (OF, OF), late))
+    parameters: dict[str, Any] = {"key_type": "str", "lower_ms": bounds[0], "upper_ms": bounds[1]}
+    if tagged:
+        parameters |= {"left_late_tag": "left", "right_late_tag": "right"}
+    return Subject("interval_join", (key_of, key_of, Near()), parameters, (OF, OF))
 
 
 def temporal(*, is_outer: bool) -> Subject:
-    return subject(TemporalJoin(lambda left, row: (left, row), (OF, OF), LEFT, is_outer=is_outer))
+    join = TemporalJoin(lambda left, row: (left, row), (OF, OF), LEFT, is_outer=is_outer)
+    return Subject("keyed_co_process", (key_of, key_of, join), {"key_type": "str"}, (OF, OF))
 
 
 class Naive:
@@ -93,7 +100,7 @@ def test_interval_join_finds_pairs_of_nested_loops(
     naive, expected, collected, context = Naive(), list[Record](), Collected(), TaskContext()
     target = interval(bounds, tagged=tagged)
     operator = target.make(collected, context)
-    assert isinstance(operator, KeyedCoProcessOperator)
+    assert isinstance(operator, IntervalJoinOperator)
     operator.open()
     for item in [*program, Watermark(END)]:
         feed(operator, target, item)
@@ -107,14 +114,13 @@ def test_interval_join_finds_pairs_of_nested_loops(
         assert Counter(collected.records) == Counter(expected), "each pair when its later record has come"
         held = operator.backend.snapshot()
         for name, records, keep in zip(("~left", "~right"), naive.taken, (upper, -lower), strict=True):
-            needed = [record for record in records if record[0] + keep > naive.reached]
-            kept = [
-                (time, value)
-                for by_time in held[name].values()
-                for time, values in by_time.items()
-                for value in values
-            ]
-            assert Counter(kept) == Counter(needed), "what a record to come may need, and nothing else"
+            needed = Counter(record for record in records if record[0] + keep > naive.reached)
+            kept = Counter(
+                record for lists in held[name].values() for some in lists.values() for record in some
+            )
+            bucket = LEAST_BUCKET_MS << bucket_level(lower, upper)
+            assert needed <= kept, "what a record to come may need"
+            assert all(time + keep + bucket > naive.reached for time, _ in kept), "and little else"
     assert not any(state for name, state in held.items() if name != "~times")
     if tagged:
         assert collected.sides.get("left", []) == naive.late[0]
@@ -131,7 +137,7 @@ def test_temporal_join_finds_versions_of_linear_search(program: list[Item], is_o
     operator = target.make(collected)
     assert isinstance(operator, KeyedCoProcessOperator)
     operator.open()
-    for item in [*program, Watermark(50)]:
+    for item in [*program, Watermark(50 * STEP)]:
         feed(operator, target, item)
         match item:
             case Records(records, input_index=1):
@@ -167,3 +173,29 @@ def test_join_continues_after_crash(program: list[Item], bounds: tuple[int, int]
         whole, crashed = run(target, program), run(target, program, crash=True)
         assert Counter(crashed.records) == Counter(whole.records)
         assert crashed.sides == whole.sides
+
+
+@settings(max_examples=example_count(20))
+@given(
+    left=st.lists(st.tuples(TIMES, PAIRS), max_size=9),
+    right=st.lists(st.tuples(TIMES, PAIRS), max_size=9),
+    before=BOUNDS,
+    after=BOUNDS,
+)
+def test_interval_join_continues_with_other_bounds(
+    left: list[Record], right: list[Record], before: tuple[int, int], after: tuple[int, int]
+) -> None:
+    first, second, collected = interval(before).make(Collected()), interval(after), Collected()
+    first.open()
+    feed(first, interval(before), Records(left))
+    operator = second.make(collected)
+    for message in first.take_changes():
+        operator.restore(message)
+    operator.open()
+    feed(operator, second, Records(right, 1))
+    pairs = [
+        (a, b) for a in left for b in right if a[1][0] == b[1][0] and after[0] <= b[0] - a[0] <= after[1]
+    ]
+    assert Counter(collected.records) == Counter((max(a[0], b[0]), (*a, *b)) for a, b in pairs)
+    feed(operator, second, Watermark(END))
+    assert not any(state for name, state in operator.backend.snapshot().items() if name != "~times")  # type: ignore[attr-defined]
