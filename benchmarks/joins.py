@@ -50,7 +50,7 @@ RECORDS = scaled(200_000)
 """Of each stream."""
 KEYS = scaled(10_000)
 PER_MS = 10
-ROUNDS = scaled(5)
+ROUNDS = scaled(3)
 NEAR_MS = 500
 WINDOW_MS = 1_000
 

@@ -161,7 +161,9 @@ class TemporalJoin(Around, KeyedCoProcessFunction[Any, Any, Any, Any]):
     def on_timer(self, timestamp: int, context: Any) -> Iterator[Any]:
         passed = [version for version in self._versions if version <= timestamp]
         valid = max(passed, default=None)
-        left: list[Any] = self._waiting.pop(timestamp, [])
+        left: list[Any] = self._waiting.get(timestamp, [])
+        if left:
+            del self._waiting[timestamp]
         if valid is not None:
             held = self._versions[valid] if left else None
             for value in left:

@@ -100,6 +100,10 @@ class TableMapState(MapState[K, V]):
         value: V = self._table.get(self._backend.current_key)[item]
         return value
 
+    def get(self, item: K, default: Any = None) -> Any:
+        # That of Mapping raises and catches a KeyError for each missing item.
+        return self._table.get(self._backend.current_key).get(item, default)
+
     def __setitem__(self, item: K, value: V) -> None:
         self._table.put(self._backend.current_key, item, value)
 
