@@ -17,6 +17,7 @@ from tailrace import (
     EventTimeSessionWindows,
     Evictor,
     FilterFunction,
+    Formats,
     KafkaSource,
     KeyedContext,
     KeyedProcessFunction,
@@ -40,6 +41,7 @@ from tailrace import (
     WindowContext,
 )
 from tailrace.pipelines.functions import Context
+from tailrace.testing import MiniCluster, StreamHarness
 
 
 @dataclass(frozen=True)
@@ -249,3 +251,20 @@ def requests(orders: DataStream[Order]) -> None:
 
     assert_type(orders.async_map(price), SingleOutputStreamOperator[float])
     orders.async_map(length)  # type: ignore[arg-type]
+
+
+def collect(numbers: DataStream[int]) -> None:
+    assert_type(numbers.execute_and_collect(limit=3), list[int])
+    with numbers.execute_and_collect() as records:
+        assert_type(next(records), int)
+    assert_type(numbers.show()[0], int)
+    numbers.execute_and_collect(limit="3")  # type: ignore[call-overload]
+
+
+def harness(orders: MiniCluster) -> None:
+    topic = orders.topic("orders", format=Formats.json())
+    topic.write([{"user": "ann"}], key=lambda order: order["user"], timestamp=lambda order: 1)
+    topic.write(3)  # type: ignore[arg-type]
+    steps = StreamHarness(lambda lines: lines.flat_map(words))
+    assert_type(steps.side_output(OutputTag("late", Order)), list[Order])
+    StreamHarness(lambda lines: 3)  # type: ignore[arg-type, return-value]
