@@ -9,9 +9,10 @@ test moves. docs/test-your-program.md describes it.
 Fixtures of pytest are in `tailrace.testing.fixtures`.
 """
 
+from ..pipelines.api import JobFailedError
 from ..pipelines.testing.contract import ContractBroken
 from ..pipelines.testing.harness import HarnessSnapshot, StreamHarness
-from ..pipelines.testing.job import JobFailed, MiniJob
+from ..pipelines.testing.job import MiniJob
 from ..pipelines.testing.mini_cluster import MiniCluster
 from ..pipelines.testing.sink_contract import check_sink
 from ..pipelines.testing.source_contract import check_source
@@ -20,7 +21,7 @@ from ..pipelines.testing.topic import Topic, TopicMessage
 __all__ = [
     "ContractBroken",
     "HarnessSnapshot",
-    "JobFailed",
+    "JobFailedError",
     "MiniCluster",
     "MiniJob",
     "StreamHarness",

@@ -118,7 +118,13 @@ from .connectors import (
     StartingOffsets,
 )
 from .environment import StreamExecutionEnvironment
-from .executor import CheckpointFailedError, JobClient, JobExecutionResult, PipelineExecutor
+from .executor import (
+    CheckpointFailedError,
+    JobClient,
+    JobExecutionResult,
+    JobFailedError,
+    PipelineExecutor,
+)
 from .streams import (
     AllWindowedStream,
     BroadcastConnectedStream,
@@ -222,6 +228,7 @@ __all__ = [
     "HttpSink",
     "JobClient",
     "JobExecutionResult",
+    "JobFailedError",
     "FunctionInitializationContext",
     "JoinFunction",
     "KafkaRecord",

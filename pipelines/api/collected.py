@@ -15,7 +15,7 @@ T = TypeVar("T")
 class CollectedRecords(Iterator[T], Generic[T]):
     """Yields the records of a job while it runs, each once, to the end of the job.
 
-    `close`, or the end of a `with` block, cancels a job that still runs. Raises the job's failure at its end.
+    `close`, or the end of a `with` block, cancels a job that still runs. Raises JobFailedError at its end.
     """
 
     def __init__(self, client: JobClient) -> None:

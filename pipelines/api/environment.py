@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from ...schemas.types import JobGraph
@@ -46,7 +46,7 @@ class StreamExecutionEnvironment(Sources):
         self._max_parallelism = max_parallelism
         self._chaining = True
         self._configuration = dict(configuration or {})
-        self._program = Program(lambda name: self._execute(name, self._executor or collecting_executor()))
+        self._program = Program(lambda name: self._execute(name, collecting_executor))
         self._views: dict[str, DataStream[Any]] = {}
         self._executor: PipelineExecutor | None = None
         context = current_context()
@@ -171,10 +171,11 @@ class StreamExecutionEnvironment(Sources):
 
     def execute_async(self, job_name: str = "tailrace job") -> JobClient:
         """Submits the job; returns when the cluster has accepted it. Raises ProgramError."""
-        return self._execute(job_name, self._executor or current_executor())
+        return self._execute(job_name, current_executor)
 
-    def _execute(self, job_name: str, executor: PipelineExecutor) -> JobClient:
+    def _execute(self, job_name: str, find_executor: Callable[[], PipelineExecutor]) -> JobClient:
         check_text("job_name", job_name, operator="execute")
+        executor = self._executor or find_executor()
         stream_graph = self.get_stream_graph(job_name)
         graph = _job_graph(stream_graph)
         self._program.pending.clear()

@@ -34,6 +34,10 @@ class CheckpointFailedError(Exception):
     """A requested checkpoint or savepoint was not completed; the message is the reason."""
 
 
+class JobFailedError(Exception):
+    """A job whose records a program collects has failed; the message is the reason that a cluster reports."""
+
+
 class JobClient(Protocol):
     """A submitted job."""
 
@@ -73,7 +77,8 @@ class JobClient(Protocol):
         """Waits until the job has ended. A detached client returns at once."""
 
     def collected(self) -> Iterator[bytes]:
-        """Yields the records of `execute_and_collect`, pickled, to the end of the job. Raises its failure."""
+        """Yields the records of `execute_and_collect`, pickled, to the end of the job. Raises
+        JobFailedError."""
 
     def accumulators(self) -> Mapping[str, float]:
         """Returns the accumulators that the tasks last reported; they are final after the job has ended."""
@@ -128,7 +133,8 @@ def current_executor() -> PipelineExecutor:
     """Returns the executor that takes the program's graphs. Raises ProgramError if there is none."""
     if _current is None:
         raise NotConnected(
-            "this process is not connected to a cluster: start the program with `tailrace run PROGRAM.py`"
+            "this process is not connected to a cluster: start the program with `tailrace run PROGRAM.py`, or"
+            " use StreamExecutionEnvironment.local()"
         )
     return _current.executor
 

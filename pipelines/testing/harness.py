@@ -112,7 +112,7 @@ class StreamHarness:
 
     def process_element(self, value: Any, timestamp: int | None = None, *, input: int = 0) -> None:
         """Processes an element. `timestamp`: in milliseconds since the epoch; None: the processing time. `input`: the
-        number of the stream, from 0. Raises JobFailed with the function's error."""
+        number of the stream, from 0. Raises JobFailedError with the function's error."""
         self.process_elements([(value, timestamp)], input=input)
 
     def process_elements(self, elements: Iterable[tuple[Any, int | None]], *, input: int = 0) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...infra.storage.errors import CheckpointError
 from ...schemas.types import JobGraph, JobStatus, SnapshotType
-from ..api.executor import CheckpointFailedError, JobExecutionResult
+from ..api.executor import CheckpointFailedError, JobExecutionResult, JobFailedError
 from ..checkpoint.compatibility import incompatibilities, with_key_groups_of
 from ..checkpoint.metadata import CheckpointMetadata, read_metadata
 from ..graph.errors import ProgramError
@@ -29,11 +29,6 @@ IDLE_STEPS = 20
 MOST_ROUNDS = 10_000
 POLL_LIMIT = 1_000
 """Records."""
-
-
-class JobFailed(Exception):
-    """A job has failed. The text is what a cluster reports: the error, the line of the user's program, the operator and
-    the record; `__cause__` is the error."""
 
 
 class MiniJob:
@@ -151,7 +146,7 @@ class MiniJob:
 
     def work(self, rounds: int | None = None) -> bool:
         """Works until nothing is left to do at this time, or for so many rounds. Returns whether anything was done.
-        Raises JobFailed."""
+        Raises JobFailedError."""
         worked = False
         if not self.is_running:
             return worked
@@ -239,7 +234,9 @@ class _Failures:
             self._job._end(JobStatus.FAILED)
         if isinstance(error, Exception) and not isinstance(error, AssertionError):
             first = describe_failure(error).partition("\n")[0]
-            raise JobFailed(f"job {self._job.name!r} has failed: {first}") from (error.__cause__ or error)
+            raise JobFailedError(f"job {self._job.name!r} has failed: {first}") from (
+                error.__cause__ or error
+            )
 
 
 class DrivenRun(MemoryCluster):

@@ -117,7 +117,7 @@ class MiniCluster:
         `program`: an environment, whose job gets the `name`; a function that calls `execute`; or the path of a
         PROGRAM.py, which runs with the `arguments` as `__main__`. Of several jobs the last one is returned; `jobs` has
         all. `parallelism`: None: that of the cluster, or else of the program. `savepoint`: the directory of a savepoint
-        or checkpoint that the job continues from. Raises ProgramError, JobFailed.
+        or checkpoint that the job continues from. Raises ProgramError, JobFailedError.
         """
         before = len(self.jobs)
         executor = _Executor(self, savepoint)
@@ -163,7 +163,7 @@ class MiniCluster:
         self.work()
 
     def work(self) -> None:
-        """Lets all jobs work until nothing is left to do at this time. Raises JobFailed."""
+        """Lets all jobs work until nothing is left to do at this time. Raises JobFailedError."""
         while any(job.work() for job in self._running()):
             pass
 
@@ -183,7 +183,7 @@ class MiniCluster:
         self.work()
 
     def start(self, graph: JobGraph, savepoint: str | None = None) -> MiniJob:
-        """Starts a job of a graph, as `run` does. Raises ProgramError, JobFailed."""
+        """Starts a job of a graph, as `run` does. Raises ProgramError, JobFailedError."""
         if reasons := validate(graph):
             raise ProgramError(f"the job was rejected: {reasons[0]}")
         number = len(self.jobs) + 1

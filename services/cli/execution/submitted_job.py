@@ -18,8 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ....infra import threads
-from ....pipelines.api.executor import CheckpointFailedError, JobExecutionResult
-from ....pipelines.graph.errors import ProgramError
+from ....pipelines.api.executor import CheckpointFailedError, JobExecutionResult, JobFailedError
 from ....schemas.client import JobAccepted, JobFinished, JobStatusChanged
 from ....schemas.event import Record
 from ....schemas.states import JOB_ENDS
@@ -185,8 +184,8 @@ class SubmittedJob:
         return JobExecutionResult(known.job_id, known.status, dict(known.accumulators), known.duration)
 
     def collected(self) -> Iterator[bytes]:
-        """Yields the records that the program collects, to the job's end; other output is shown. Raises ProgramError if
-        the job has failed, and LogUnavailable."""
+        """Yields the records that the program collects, to the job's end; other output is shown. Raises
+        JobFailedError, LogUnavailable."""
         configuration = self._client.configuration
         for record in output_reader(configuration)(configuration, self.job_id, over=self._is_over):
             self._shown_to = record.offset + 1
@@ -195,7 +194,7 @@ class SubmittedJob:
             elif not self._detached:
                 self._listener.on_output(record)
         if self._outcome.status is JobStatus.FAILED:
-            raise ProgramError(f"job {self.job_id} has failed: {self._outcome.reason}")
+            raise JobFailedError(f"job {self.job_id} has failed: {self._outcome.reason}")
 
     def _is_over(self) -> bool:
         self._catch_up()

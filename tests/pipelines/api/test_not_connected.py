@@ -21,5 +21,6 @@ def test_plain_program_says_how_to_run_it(tmp_path: Path) -> None:
     result = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, check=False)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr == (
-        "this process is not connected to a cluster: start the program with `tailrace run PROGRAM.py`\n"
+        "this process is not connected to a cluster: start the program with `tailrace run PROGRAM.py`, or use"
+        " StreamExecutionEnvironment.local()\n"
     )

@@ -14,7 +14,7 @@ import pytest
 
 from tailrace import Formats, KafkaSource, ProgramError, StreamExecutionEnvironment
 from tailrace.schemas.types import JobStatus
-from tailrace.testing import JobFailed, MiniCluster
+from tailrace.testing import JobFailedError, MiniCluster
 
 pytest_plugins = ["tailrace.testing.fixtures"]
 
@@ -84,7 +84,7 @@ def test_failure_of_job_is_raised() -> None:
 
     env = StreamExecutionEnvironment()
     records = env.generate(lambda n: n, count=5, output_type=int).map(checked).execute_and_collect()
-    with pytest.raises(JobFailed, match="ValueError: three"):
+    with pytest.raises(JobFailedError, match="ValueError: three"):
         list(records)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tailrace import SparkSink, SparkSource, StreamExecutionEnvironment
-from tailrace.testing import JobFailed, MiniCluster
+from tailrace.testing import JobFailedError, MiniCluster
 
 
 @dataclass(frozen=True)
@@ -40,5 +40,5 @@ def test_rows_of_file_are_those_written(format: str, options: dict[str, object],
 
 
 def test_option_that_needs_spark_is_refused(tmp_path: Path) -> None:
-    with MiniCluster() as cluster, pytest.raises(JobFailed, match="'quote' of CSV files needs Spark"):
+    with MiniCluster() as cluster, pytest.raises(JobFailedError, match="'quote' of CSV files needs Spark"):
         write(cluster, "csv", tmp_path, {"quote": "'"})

@@ -28,7 +28,7 @@ from tailrace import (
     ValueStateDescriptor,
     WindowContext,
 )
-from tailrace.testing import JobFailed, StreamHarness
+from tailrace.testing import JobFailedError, StreamHarness
 
 SHORT = OutputTag("short", str)
 LATE = OutputTag("late", tuple[str, int])
@@ -236,5 +236,5 @@ def test_failure_keeps_state_and_watermark() -> None:
 
 def test_failure_of_function_is_raised_by_its_element() -> None:
     with StreamHarness(lambda words: words.map(int)) as harness:
-        with pytest.raises(JobFailed, match="ValueError: invalid literal"):
+        with pytest.raises(JobFailedError, match="ValueError: invalid literal"):
             harness.process_element("no number")

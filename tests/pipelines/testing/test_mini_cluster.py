@@ -29,7 +29,7 @@ from tailrace import (
 from tailrace.pipelines.api.executor import CheckpointFailedError
 from tailrace.pipelines.testing.memory.kafka import murmur2
 from tailrace.schemas.types import JobStatus
-from tailrace.testing import JobFailed, MiniCluster
+from tailrace.testing import JobFailedError, MiniCluster
 
 pytest_plugins = ["tailrace.testing.fixtures"]
 
@@ -198,7 +198,9 @@ def test_failure_of_function_names_line_operator_and_record(tailrace_cluster: Mi
     env.from_source(words()).map(int).name("To Number").print()
     topic = tailrace_cluster.topic("words", format=Formats.text())
     job = tailrace_cluster.run(env)
-    with pytest.raises(JobFailed, match=r"ValueError: invalid literal.*'To Number'.*topic words") as failed:
+    with pytest.raises(
+        JobFailedError, match=r"ValueError: invalid literal.*'To Number'.*topic words"
+    ) as failed:
         topic.write(["no number"])
     assert isinstance(failed.value.__cause__, ValueError)
     assert job.status() is JobStatus.FAILED
@@ -269,7 +271,7 @@ def test_topic_has_format_with_registry_in_process(tailrace_cluster: MiniCluster
 
 
 def test_missing_topic_is_named(tailrace_cluster: MiniCluster) -> None:
-    with pytest.raises(JobFailed, match="'words' does not exist"):
+    with pytest.raises(JobFailedError, match="'words' does not exist"):
         tailrace_cluster.run(counting())
 
 
