@@ -13,6 +13,7 @@ from kafka_topics import Topics
 
 import tailrace
 from tailrace import Format, Formats
+from tailrace.testing import TopicMessage
 
 from .test_cluster import Cluster
 
@@ -30,18 +31,25 @@ class ProjectTopic:
 
     def records(self) -> list[Any]:
         """The values, decoded as JSON."""
-        return [json.loads(message.value() or b"null") for message in self.messages()]
+        return [json.loads(message.value or b"null") for message in self.messages()]
 
     def by_key(self) -> dict[str, Any]:
         """The last value of each key."""
-        return {
-            (message.key() or b"").decode(): json.loads(message.value() or b"null")
-            for message in self.messages()
-        }
+        return {(each.key or b"").decode(): json.loads(each.value or b"null") for each in self.messages()}
 
-    def messages(self) -> list[Any]:
+    def messages(self) -> list[TopicMessage]:
         """All committed messages."""
-        return self._topics.read_all(self._name, self._partitions)
+        return [
+            TopicMessage(
+                each.value(),
+                each.key(),
+                each.timestamp()[1],
+                each.headers() or [],
+                each.partition(),
+                each.offset(),
+            )
+            for each in self._topics.read_all(self._name, self._partitions)
+        ]
 
 
 class ProjectCluster:
