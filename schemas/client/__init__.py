@@ -18,6 +18,7 @@ __all__ = [
     "JobAccepted",
     "JobFinished",
     "JobRejected",
+    "JobRequestRejected",
     "JobRescaled",
     "JobStatusChanged",
     "RescaleFailed",
@@ -97,6 +98,16 @@ class JobRejected(Body, frozen=True, gc=False, kw_only=True):
     """Id of the rejected job. Since 0.1.0."""
     reason: str
     """Why the Dispatcher rejects the job and what the client can do, as text for people. Since 0.1.0."""
+
+
+class JobRequestRejected(Body, frozen=True, gc=False, kw_only=True):
+    """A job is not paused, resumed or restarted as the client asked. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.client.JobRequestRejected"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    reason: str
+    """Why, as text for people. Since 0.1.0."""
 
 
 class JobRescaled(Body, frozen=True, gc=False, kw_only=True):

@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from ..body import Body
-from ..types import EntryPoint, JobGraph, JobStatus, Origin, ParallelismBounds
+from ..types import EntryPoint, JobGraph, JobStatus, Origin, ParallelismBounds, QuarantineMode
 
 __all__ = [
     "CancelJob",
@@ -18,11 +18,15 @@ __all__ = [
     "JobReachedTerminalState",
     "JobsExpired",
     "JobsForgotten",
+    "PauseJob",
     "ProgramAccepted",
     "RaiseFeatureLevel",
     "RescaleJob",
+    "RestartTasks",
+    "ResumeJob",
     "SavepointDisposalAccepted",
     "SavepointDisposed",
+    "SetQuarantine",
     "ShutDownCluster",
     "StopWithSavepoint",
     "SubmissionRefused",
@@ -101,6 +105,14 @@ class JobsForgotten(Body, frozen=True, gc=False, kw_only=True):
     """Ids of the jobs of one JobsExpired. Since 0.1.0."""
 
 
+class PauseJob(Body, frozen=True, gc=False, kw_only=True):
+    """A client asks to pause a job: its tasks end, its slots are freed, and its state and positions stay. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.PauseJob"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+
+
 class ProgramAccepted(Body, frozen=True, gc=False, kw_only=True):
     """The Dispatcher has checked the submission of an entry point, which is the cause of this event: its program waits to be built. Since 0.1.0."""
 
@@ -131,6 +143,26 @@ class RescaleJob(Body, frozen=True, gc=False, kw_only=True):
     """Why, as text for people; empty if the client gives no reason. Since 0.1.0."""
 
 
+class RestartTasks(Body, frozen=True, gc=False, kw_only=True):
+    """A client asks to restart tasks of a job from their last commit. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.RestartTasks"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    vertex_id: str | None = None
+    """The vertex whose tasks restart; null: those of all vertices. Since 0.1.0."""
+    subtask_index: int | None = None
+    """The subtask of the vertex that restarts, from 0; null: all of them. Since 0.1.0."""
+
+
+class ResumeJob(Body, frozen=True, gc=False, kw_only=True):
+    """A client asks that a paused job continues. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.ResumeJob"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+
+
 class SavepointDisposalAccepted(Body, frozen=True, gc=False, kw_only=True):
     """No job needs the savepoint: the Dispatcher's process deletes it. Since 0.1.0."""
 
@@ -153,6 +185,20 @@ class SavepointDisposed(Body, frozen=True, gc=False, kw_only=True):
     """Offset of the DisposeSavepoint event in the log. Since 0.1.0."""
     left: tuple[str, ...] = ()
     """Names of the first few other files in the savepoint's directory. The directory stays because of them; empty if it was deleted. Since 0.1.0."""
+
+
+class SetQuarantine(Body, frozen=True, gc=False, kw_only=True):
+    """A client asks that a TaskExecutor or a host is quarantined, drained or released. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.SetQuarantine"
+    resource_id: str | None = None
+    """ResourceID of the TaskExecutor; null for a host. Since 0.1.0."""
+    host: str | None = None
+    """The host, as in the address of its TaskExecutors; null for one TaskExecutor. Since 0.1.0."""
+    mode: QuarantineMode
+    """What it becomes. Since 0.1.0."""
+    reason: str
+    """Why, as text for people. Since 0.1.0."""
 
 
 class ShutDownCluster(Body, frozen=True, gc=False, kw_only=True):

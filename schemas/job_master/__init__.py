@@ -41,12 +41,14 @@ __all__ = [
     "HeartbeatTimedOut",
     "JobManagerRegistrationSuccess",
     "JobMasterFailed",
+    "MoveSlot",
     "OfferSlots",
     "RegisterTaskManager",
     "RescaleJob",
     "RescaleStarted",
     "RestartScheduled",
     "RestartSuppressed",
+    "RestartTasks",
     "RestoreFailed",
     "ResumeJob",
     "SlotAllocationFailed",
@@ -265,6 +267,16 @@ class JobMasterFailed(Body, frozen=True, gc=False, kw_only=True):
     """Which error the JobMaster raised, as text for people. Since 0.1.0."""
 
 
+class MoveSlot(Body, frozen=True, gc=False, kw_only=True):
+    """The ResourceManager asks a JobMaster to give up a slot on a quarantined TaskExecutor as soon as it has another one. The tasks in it continue there from their last commit. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.MoveSlot"
+    allocation_id: str
+    """AllocationID of the slot. Since 0.1.0."""
+    reason: str
+    """Why, as text for people. Since 0.1.0."""
+
+
 class OfferSlots(Body, frozen=True, gc=False, kw_only=True):
     """A TaskExecutor offers the JobMaster slots that were requested for the job. Since 0.1.0."""
 
@@ -347,6 +359,18 @@ class RestartSuppressed(Body, frozen=True, gc=False, kw_only=True):
     """Number of failures that the restart strategy counts, with this one. Since 0.1.0."""
     reason: str
     """Which tasks failed, where and why, as text for people. Since 0.1.0."""
+
+
+class RestartTasks(Body, frozen=True, gc=False, kw_only=True):
+    """The Dispatcher asks a JobMaster to restart tasks from their last commit, because a client asked for it. It is no failure. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.RestartTasks"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    vertex_id: str | None = None
+    """The vertex whose tasks restart; null: those of all vertices. Since 0.1.0."""
+    subtask_index: int | None = None
+    """The subtask of the vertex that restarts, from 0; null: all of them. Since 0.1.0."""
 
 
 class RestoreFailed(Body, frozen=True, gc=False, kw_only=True):

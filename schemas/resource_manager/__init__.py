@@ -8,7 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from ..body import Body
-from ..types import HardwareDescription, JobStatus, ResourceProfile, SlotID, SlotStatus
+from ..types import HardwareDescription, JobStatus, QuarantineMode, ResourceProfile, SlotID, SlotStatus
 
 __all__ = [
     "ApplicationMasterRegistered",
@@ -21,6 +21,7 @@ __all__ = [
     "NodeStateChanged",
     "NotifySlotAvailable",
     "PreemptionAnnounced",
+    "QuarantineChanged",
     "RegisterJobManager",
     "RegisterTaskExecutor",
     "RequestSlot",
@@ -31,6 +32,7 @@ __all__ = [
     "SlotRequestRejected",
     "StartWorker",
     "StopWorker",
+    "TaskFailuresExceeded",
     "WorkerLost",
     "WorkerStarted",
 ]
@@ -168,6 +170,22 @@ class PreemptionAnnounced(Body, frozen=True, gc=False, kw_only=True):
     """Whether YARN takes this very container; otherwise it takes others of the same size as well. Since 0.1.0."""
 
 
+class QuarantineChanged(Body, frozen=True, gc=False, kw_only=True):
+    """A TaskExecutor or a host is quarantined, drained or released: the Dispatcher passes on the request of a client, or the ResourceManager decides by rule. It holds for every later process of the TaskExecutor or on the host. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.QuarantineChanged"
+    resource_id: str | None = None
+    """ResourceID of the TaskExecutor; null for a host. Since 0.1.0."""
+    host: str | None = None
+    """The host, as in the address of its TaskExecutors; null for one TaskExecutor. Since 0.1.0."""
+    mode: QuarantineMode
+    """What it becomes. Since 0.1.0."""
+    reason: str
+    """Why, as text for people. Since 0.1.0."""
+    until: int | None = None
+    """When the ResourceManager releases it, in microseconds since the epoch; null: when somebody asks for it. Since 0.1.0."""
+
+
 class RegisterJobManager(Body, frozen=True, gc=False, kw_only=True):
     """A JobMaster registers at the ResourceManager for its job. Since 0.1.0."""
 
@@ -292,6 +310,18 @@ class StopWorker(Body, frozen=True, gc=False, kw_only=True):
     """ResourceID of the worker's TaskExecutor that is released. Since 0.1.0."""
     reason: str
     """Why the worker is released, as text for people. Since 0.1.0."""
+
+
+class TaskFailuresExceeded(Body, frozen=True, gc=False, kw_only=True):
+    """On a TaskExecutor more tasks have failed within a time than taskmanager.quarantine.max-failures allows. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.resource_manager.TaskFailuresExceeded"
+    resource_id: str
+    """ResourceID of the TaskExecutor. Since 0.1.0."""
+    failures: int
+    """The number of failures within the time. Since 0.1.0."""
+    reason: str
+    """The last failure, as text for people. Since 0.1.0."""
 
 
 class WorkerLost(Body, frozen=True, gc=False, kw_only=True):

@@ -32,6 +32,7 @@ __all__ = [
     "ParallelismBounds",
     "Partitioner",
     "PythonFile",
+    "QuarantineMode",
     "RegisteredSchema",
     "ResourceProfile",
     "RestOrigin",
@@ -221,6 +222,14 @@ class PythonFile(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Key of the blob that holds the content, if `content` is empty because it is too large for an event; null otherwise. Since 0.1.0."""
     archive: bool = False
     """Whether it is a zip or tar file that is unpacked into the directory of its path (add_python_archive in PyFlink). Since 0.1.0."""
+
+
+class QuarantineMode(StrEnum):
+    """Whether a TaskExecutor or host gets slots. RELEASED: as all others. QUARANTINED: it gets none, and its tasks move elsewhere. DRAINING: the same, and a TaskExecutor that the ResourceManager has started is stopped when it is empty. Since 0.1.0."""
+
+    RELEASED = "RELEASED"
+    QUARANTINED = "QUARANTINED"
+    DRAINING = "DRAINING"
 
 
 class RegisteredSchema(msgspec.Struct, frozen=True, gc=False, kw_only=True):

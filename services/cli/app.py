@@ -20,7 +20,7 @@ from .args.option_groups import CommandGroup
 
 COMMANDS: Mapping[str, str] = {
     "jobmanager": "commands.processes:jobmanager",
-    "taskexecutor": "commands.processes:taskexecutor",
+    "taskexecutor": "commands.taskexecutor:app",
     "gateway": "commands.processes:gateway",
     "history-server": "commands.processes:history_server",
     "yarn-session": "commands.yarn_session:yarn_session",
@@ -32,6 +32,9 @@ COMMANDS: Mapping[str, str] = {
     "cancel": "commands.jobs:cancel",
     "stop": "commands.jobs:stop",
     "rescale": "commands.rescale:rescale",
+    "pause": "commands.job_control:pause",
+    "resume": "commands.job_control:resume",
+    "restart": "commands.job_control:restart",
     "checkpoint": "commands.jobs:checkpoint",
     "checkpoints": "commands.jobs:checkpoints",
     "output": "commands.jobs:output",

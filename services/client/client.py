@@ -21,7 +21,7 @@ from ...schemas import dispatcher
 from ...schemas.body import Body
 from ...schemas.event import Event
 from ...schemas.ids import MAX_ID_LENGTH
-from ...schemas.types import EntryPoint, Header, JobGraph, ParallelismBounds, RestOrigin
+from ...schemas.types import EntryPoint, Header, JobGraph, ParallelismBounds, QuarantineMode, RestOrigin
 from ..configuration import Configuration
 from ..configuration.options.tenants import TENANT, job_id_prefix
 from ..core.role import CLIENT, DISPATCHER, address
@@ -183,6 +183,29 @@ class Client(Closeable):
     def dispose_savepoint(self, path: str) -> None:
         """Requests the deletion of a savepoint, by the URI or absolute path of its directory."""
         self._request(dispatcher.DisposeSavepoint(path=path))
+
+    def pause(self, job_id: str) -> None:
+        """Requests that a job is paused: its tasks end and its slots are freed; its state and positions stay."""
+        self._request(dispatcher.PauseJob(job_id=job_id))
+
+    def resume(self, job_id: str) -> None:
+        """Requests that a paused job continues."""
+        self._request(dispatcher.ResumeJob(job_id=job_id))
+
+    def restart_tasks(
+        self, job_id: str, vertex_id: str | None = None, subtask_index: int | None = None
+    ) -> None:
+        """Requests a restart of tasks from their last commit: of a subtask (from 0), a vertex, or the whole job."""
+        self._request(
+            dispatcher.RestartTasks(job_id=job_id, vertex_id=vertex_id, subtask_index=subtask_index)
+        )
+
+    def set_quarantine(
+        self, resource_id: str | None, host: str | None, mode: QuarantineMode, reason: str
+    ) -> None:
+        """Requests that a TaskExecutor or a host is quarantined, drained or released."""
+        body = dispatcher.SetQuarantine(resource_id=resource_id, host=host, mode=mode, reason=reason)
+        self._request(body, self._operator_topic)
 
     def raise_feature_level(self, level: int) -> None:
         """Requests a feature level (services/core/feature_level.py); the first leader that knows it raises it."""

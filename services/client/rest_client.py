@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...infra.closing import Closeable
-from ...schemas.types import EntryPoint, ParallelismBounds
+from ...schemas.types import EntryPoint, ParallelismBounds, QuarantineMode
 from ..configuration import Configuration
 from ..configuration.options.rest import REST_URL
 from ..core.role import CLIENT, address
@@ -110,6 +110,28 @@ class RestClient(Closeable):
             "reason": reason,
         }
         self._connection.send("POST", f"/api/v1/jobs/{job_id}/rescale", body)
+
+    def pause(self, job_id: str) -> None:
+        """Pauses a job. Returns when its JobMaster has the command."""
+        self._connection.send("POST", f"/api/v1/jobs/{job_id}/pause")
+
+    def resume(self, job_id: str) -> None:
+        """Resumes a paused job. Returns when its JobMaster has the command."""
+        self._connection.send("POST", f"/api/v1/jobs/{job_id}/resume")
+
+    def restart_tasks(
+        self, job_id: str, vertex_id: str | None = None, subtask_index: int | None = None
+    ) -> None:
+        """Restarts tasks of a job. Returns when its JobMaster has the command."""
+        body = {"vertex": vertex_id, "subtask": subtask_index}
+        self._connection.send("POST", f"/api/v1/jobs/{job_id}/restart", body)
+
+    def set_quarantine(
+        self, resource_id: str | None, host: str | None, mode: QuarantineMode, reason: str
+    ) -> None:
+        """Quarantines, drains or releases a TaskExecutor or a host."""
+        body = {"taskExecutor": resource_id, "host": host, "mode": mode.value, "reason": reason}
+        self._connection.send("POST", "/api/v1/quarantines", body)
 
     def subscribe(self) -> ClusterSubscription:
         """Subscribes to the log's events for this client, from its current end on."""

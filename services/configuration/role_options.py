@@ -27,6 +27,12 @@ from .options.jobs import (
     MAX_WAITING_PROGRAMS,
     MAX_WAITING_PROGRAMS_PER_CLIENT,
 )
+from .options.quarantine import (
+    MAX_QUARANTINED_PERCENT,
+    MAX_TASK_FAILURES,
+    QUARANTINE_TIME,
+    TASK_FAILURES_INTERVAL,
+)
 from .options.resource_manager import (
     GONE_EXPIRATION_TIME,
     GONE_MAX_CAPACITY,
@@ -78,6 +84,10 @@ class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
     evenly_spread_out: bool = EVENLY_SPREAD_OUT.default
     gone_expiration_time: Duration = GONE_EXPIRATION_TIME.default
     max_gone: int = GONE_MAX_CAPACITY.default
+    max_task_failures: int = MAX_TASK_FAILURES.default
+    task_failures_interval: Duration = TASK_FAILURES_INTERVAL.default
+    quarantine_time: Duration = QUARANTINE_TIME.default
+    max_quarantined_percent: int = MAX_QUARANTINED_PERCENT.default
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, str]) -> ResourceManagerOptions:
@@ -98,6 +108,10 @@ class ResourceManagerOptions(msgspec.Struct, frozen=True, kw_only=True):
             evenly_spread_out=EVENLY_SPREAD_OUT.of(configuration),
             gone_expiration_time=GONE_EXPIRATION_TIME.of(configuration),
             max_gone=GONE_MAX_CAPACITY.of(configuration),
+            max_task_failures=MAX_TASK_FAILURES.of(configuration),
+            task_failures_interval=TASK_FAILURES_INTERVAL.of(configuration),
+            quarantine_time=QUARANTINE_TIME.of(configuration),
+            max_quarantined_percent=MAX_QUARANTINED_PERCENT.of(configuration),
         )
 
 
@@ -154,12 +168,16 @@ class TaskExecutorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """From RegisterTaskExecutor."""
 
     slot_timeout: Duration = SLOT_TIMEOUT.default
+    max_task_failures: int = MAX_TASK_FAILURES.default
+    task_failures_interval: Duration = TASK_FAILURES_INTERVAL.default
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, str]) -> TaskExecutorOptions:
         """Reads the options. Never fails."""
         return cls(
             slot_timeout=SLOT_TIMEOUT.of(configuration),
+            max_task_failures=MAX_TASK_FAILURES.of(configuration),
+            task_failures_interval=TASK_FAILURES_INTERVAL.of(configuration),
         )
 
 

@@ -55,11 +55,15 @@ REQUESTS = (
     dispatcher.StopWithSavepoint,
     dispatcher.DisposeSavepoint,
     dispatcher.RescaleJob,
+    dispatcher.PauseJob,
+    dispatcher.ResumeJob,
+    dispatcher.RestartTasks,
+    dispatcher.SetQuarantine,
     dispatcher.RaiseFeatureLevel,
     dispatcher.ShutDownCluster,
 )
 """The requests that clients may send."""
-OPERATOR_REQUESTS = (dispatcher.RaiseFeatureLevel, dispatcher.ShutDownCluster)
+OPERATOR_REQUESTS = (dispatcher.RaiseFeatureLevel, dispatcher.SetQuarantine, dispatcher.ShutDownCluster)
 """Those about the whole cluster, which no tenant may send."""
 _SENDER = re.compile(rf"{CLIENT}/[A-Za-z0-9._-]{{1,64}}")
 _NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f]{1,300}")

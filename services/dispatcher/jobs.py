@@ -27,6 +27,7 @@ from .state import (
     Command,
     DispatcherState,
     Job,
+    JobControl,
     Phase,
     RefusedSubmission,
     Submission,
@@ -277,17 +278,21 @@ def on_job_master_cancel_job(
 
 
 def on_suspend_job(state: DispatcherState, record: Record, body: job_master.SuspendJob) -> DispatcherState:
+    cause = record.header.cause
+    is_paused = cause is not None and isinstance(state.requests.get(cause), JobControl)
+    state = state.without_request(cause)
     job = state.jobs.get(body.job_id)
     if job is None or job.phase is not Phase.RUNNING:
         return state
-    return _enter(state, record, job, Phase.SUSPENDING)
+    return _enter(state, record, job, Phase.SUSPENDING, is_paused=is_paused)
 
 
 def on_resume_job(state: DispatcherState, record: Record, body: job_master.ResumeJob) -> DispatcherState:
+    state = state.without_request(record.header.cause)
     job = state.jobs.get(body.job_id)
     if job is None or job.phase is not Phase.SUSPENDED:
         return state
-    return _enter(state, record, job, Phase.RUNNING, reason=None)
+    return _enter(state, record, job, Phase.RUNNING, reason=None, is_paused=False)
 
 
 # The end

@@ -16,18 +16,24 @@
 | TriggerCheckpoint, TriggerSavepoint, StopWithSavepoint | job_master.TriggerCheckpoint | client.CheckpointFailed |
 | RescaleJob | job_master.RescaleJob | client.RescaleFailed |
 | DisposeSavepoint | dispatcher.SavepointDisposalAccepted | client.SavepointDisposed |
+| PauseJob | job_master.SuspendJob | client.JobRequestRejected |
+| ResumeJob | job_master.ResumeJob | client.JobRequestRejected |
+| RestartTasks | job_master.RestartTasks | client.JobRequestRejected |
+| SetQuarantine | resource_manager.QuarantineChanged | |
 """
 
 from __future__ import annotations
 
 from ...schemas import client
 from ..core.role import OutgoingEvent
-from . import checkpoints, jobs, rescaling
+from . import checkpoints, job_control, jobs, rescaling
 from .state import (
     Cancellation,
     DispatcherState,
     DisposalRequest,
+    JobControl,
     ParallelismRequest,
+    QuarantineRequest,
     RefusedSubmission,
     Request,
     SnapshotRequest,
@@ -57,6 +63,10 @@ def _judge(state: DispatcherState, offset: int, request: Request, turn: Turn) ->
             checkpoints.judge_disposal(state, offset, request, turn)
         case ParallelismRequest():
             return rescaling.judge_rescale_request(state, offset, request, turn)
+        case JobControl():
+            return job_control.judge(state, offset, request, turn)
+        case QuarantineRequest():
+            job_control.judge_quarantine(offset, request, turn)
         case RefusedSubmission(requester=requester, job_id=job_id, reason=reason, tenant=tenant):
             rejected = client.JobRejected(job_id=job_id, reason=reason)
             turn.add_verdict(offset, OutgoingEvent(requester, rejected, offset, tenant))
@@ -67,7 +77,7 @@ def _is_blocked(request: Request, turn: Turn) -> bool:
     match request:
         case DisposalRequest(path=path):
             return savepoint_directory(path) in turn.used_savepoints
-        case RefusedSubmission():
+        case RefusedSubmission() | QuarantineRequest():
             return False
         case Submission(savepoint_path=path) if savepoint_directory(path) in turn.waiting_disposals:
             return True
@@ -79,6 +89,8 @@ def _hold(request: Request, turn: Turn) -> None:
     """Later requests that depend on this one wait as well."""
     if isinstance(request, DisposalRequest):
         turn.waiting_disposals.add(savepoint_directory(request.path) or "")
+        return
+    if isinstance(request, QuarantineRequest):
         return
     turn.waiting_jobs.add(request.job_id)
     if isinstance(request, Submission) and (path := savepoint_directory(request.savepoint_path)) is not None:

@@ -13,7 +13,7 @@ from ...schemas.event import Record
 from ...schemas.types import EntryPoint
 from ..configuration.role_options import DispatcherOptions
 from ..core.role import DISPATCHER, Instruction, OutgoingEvent, Steps, Time, unchanged
-from . import checkpoints, job_store, jobs, requests, rescaling, shutdown
+from . import checkpoints, job_control, job_store, jobs, requests, rescaling, shutdown
 from .state import DispatcherState, FeatureLevelWanted, RefusedSubmission
 from .submissions_topic import AdmittedPositions
 from .turn import Turn
@@ -159,6 +159,7 @@ _STEPS: Steps[DispatcherState] = Steps(
         **rescaling.STEPS,
         **shutdown.STEPS,
         **job_store.STEPS,
+        **job_control.STEPS,
         dispatcher.SubmissionRefused: on_submission_refused,
         dispatcher.SubmissionsTopicChanged: on_submissions_topic_changed,
         dispatcher.RaiseFeatureLevel: on_raise_feature_level,

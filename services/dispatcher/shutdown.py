@@ -108,7 +108,7 @@ def on_leader_elected(
     if state.ending is None or not begins_new_run(record, state.ending.terminated_at):
         return state
     for job in _in_order(state, state.suspended):
-        if job.owed_command is None:
+        if job.owed_command is None and not job.is_paused:
             state = jobs.require(state, job, Command.RESUME, record.offset)
     return replace(state, ending=None)
 

@@ -14,7 +14,15 @@ import msgspec
 from immutables import Map
 from msgspec.structs import replace
 
-from ...schemas.types import EntryPoint, Header, JobGraph, JobStatus, ParallelismBounds, SnapshotType
+from ...schemas.types import (
+    EntryPoint,
+    Header,
+    JobGraph,
+    JobStatus,
+    ParallelismBounds,
+    QuarantineMode,
+    SnapshotType,
+)
 from ..configuration.role_options import DispatcherOptions
 from ..core.immutable_maps import delete_key
 from ..core.role import IllegalTransition
@@ -38,7 +46,7 @@ class Phase(StrEnum):
     SUSPENDING = "SUSPENDING"
     """The JobMaster has SuspendJob."""
     SUSPENDED = "SUSPENDED"
-    """The job waits for the cluster to start again."""
+    """The job waits for the cluster to start again or, if it is paused, for a client."""
     CANCELLING = "CANCELLING"
     """The JobMaster has CancelJob."""
     TERMINATED = "TERMINATED"
@@ -105,6 +113,8 @@ class Job(msgspec.Struct, frozen=True):
     """When the client was informed of the end, in microseconds since the epoch; 0: not yet."""
     tenant: str = ""
     """The tenant through whose topic it was submitted; empty: none."""
+    is_paused: bool = False
+    """Whether a client has suspended it: no start of the cluster resumes it."""
     slots: int = 0
     """The slots that it requires; counted for tenants only, once its graph is known."""
 
@@ -230,8 +240,43 @@ class ParallelismRequest(msgspec.Struct, frozen=True, tag=True):
     tenant: str = ""
 
 
+class JobAction(StrEnum):
+    """What a client wants of a job."""
+
+    PAUSE = "PAUSE"
+    RESUME = "RESUME"
+    RESTART = "RESTART"
+
+
+class JobControl(msgspec.Struct, frozen=True, tag=True):
+    """A PauseJob, ResumeJob or RestartTasks without a verdict."""
+
+    requester: str
+    job_id: str
+    action: JobAction
+    vertex_id: str | None = None
+    subtask_index: int | None = None
+    tenant: str = ""
+
+
+class QuarantineRequest(msgspec.Struct, frozen=True, tag=True):
+    """A SetQuarantine without a verdict."""
+
+    resource_id: str | None
+    host: str | None
+    mode: QuarantineMode
+    reason: str
+
+
 Request = (
-    Submission | RefusedSubmission | Cancellation | SnapshotRequest | DisposalRequest | ParallelismRequest
+    Submission
+    | RefusedSubmission
+    | Cancellation
+    | SnapshotRequest
+    | DisposalRequest
+    | ParallelismRequest
+    | JobControl
+    | QuarantineRequest
 )
 
 

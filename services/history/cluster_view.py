@@ -19,7 +19,8 @@ from ..job_master.exception_history import TaskException
 from ..job_master.executions import executions_in_order
 from ..job_master.job_status import ACTIVE
 from ..job_master.state import ChannelsState, JobMasterState, NewJob, StartedJob, TerminatedJob
-from ..resource_manager.state import ResourceManagerState
+from ..resource_manager.quarantines import Quarantine, Quarantines
+from ..resource_manager.state import ResourceManagerState, host_of
 from .checkpoint_history import CheckpointsSummary, CheckpointStatus, CheckpointsView, CheckpointView
 from .job_history import RestartView
 from .projection import HistoryProjection
@@ -64,6 +65,13 @@ class WorkerView(msgspec.Struct, frozen=True):
     slots: int
     """The number of slots that it has reported; 0 before its first report."""
     free_slots: int
+    host: str = ""
+    driven: bool = False
+    """Whether the ResourceManager has started it."""
+    quarantine: Quarantine | None = None
+    """Its own quarantine, or that of its host."""
+    jobs: tuple[str, ...] = ()
+    """The jobs that hold slots there."""
 
 
 class SubtaskStateView(msgspec.Struct, frozen=True):
@@ -190,8 +198,42 @@ def workers(replica: Replica) -> list[WorkerView]:
     for resource_id, worker in sorted(state.workers.items()):
         reported = state.slot_manager.slots.workers.get(resource_id)
         slots, free = (len(reported.slots), len(reported.free)) if reported else (0, 0)
-        views.append(WorkerView(resource_id, worker.address, slots, free))
+        held = {slot.job_id for _, slot in state.slot_manager.slots.slots_of(resource_id)}
+        pooled = state.pool.get(resource_id)
+        views.append(
+            WorkerView(
+                resource_id,
+                worker.address,
+                slots,
+                free,
+                host_of(worker.address),
+                pooled is not None and pooled.driven,
+                state.find_quarantine(resource_id),
+                tuple(sorted(job_id for job_id in held if job_id is not None)),
+            )
+        )
     return views
+
+
+def quarantines(replica: Replica) -> Quarantines:
+    """Returns all quarantines, also of TaskExecutors and hosts that are not there."""
+    state = replica.states.get(RESOURCE_MANAGER)
+    return state.quarantines if isinstance(state, ResourceManagerState) else Quarantines()
+
+
+def describe_quarantine(worker: WorkerView) -> str:
+    """Returns what the quarantine of a TaskExecutor has come to."""
+    quarantine, held = worker.quarantine, worker.slots - worker.free_slots
+    if quarantine is None:
+        return "in use"
+    what = "drained" if quarantine.is_drain else "quarantined"
+    if held:
+        jobs = f"{len(worker.jobs)} job{'' if len(worker.jobs) == 1 else 's'}"
+        slots = f"{held} slot{'' if held == 1 else 's'}"
+        return f"{what}: {slots} of {jobs} stay until other slots are free"
+    if quarantine.is_drain and not worker.driven:
+        return f"{what}: empty; stop its process"
+    return f"{what}: empty"
 
 
 def master_address(replica: Replica) -> str | None:

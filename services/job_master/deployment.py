@@ -24,7 +24,7 @@ from ..core.role import (
     derive_id,
     instance_of,
 )
-from . import execution_states, executions, failover, scheduling
+from . import execution_states, executions, failover, scheduling, slot_moves
 from .checkpoints import notifications, stop_with_savepoint
 from .checkpoints.stop_phase import UNDECIDED
 from .job_status import ACTIVE
@@ -169,11 +169,26 @@ def _finish_execution(state: StartedJob, execution: Execution, record: Record) -
         return state
     slot = state.topology.slot_of(execution.vertex)
     tree = state.sharing.trees.get(slot)
-    sharing, slots = state.sharing.release(slot, execution.vertex_id), state.slots
+    sharing = state.sharing.release(slot, execution.vertex_id)
+    slots = state.slots
     if tree is not None and slot not in sharing.trees:
-        slots = slots.available(tree.allocation_id, record.header.time, cause)
+        state = slot_moves.cancel_move(state, tree.allocation_id, "its tasks have finished", cause)
+        slots = state.slots.available(tree.allocation_id, record.header.time, cause)
     state = replace(state, sharing=sharing, slots=slots)
     return scheduling.on_first_output(state, execution.vertex_id, cause)
+
+
+def on_restart_tasks(state: StartedJob, record: Record, body: job_master.RestartTasks) -> StartedJob:
+    if state.status not in ACTIVE:
+        return state
+    current = (state.executions[attempt] for attempt in state.current_attempts.values())
+    chosen = [
+        execution
+        for execution in current
+        if body.vertex_id in (None, execution.vertex_id)
+        and body.subtask_index in (None, execution.subtask_index)
+    ]
+    return failover.restart_tasks(state, chosen, record)
 
 
 def on_tasks_contradicted(
@@ -278,6 +293,7 @@ def _may_submit(state: StartedJob) -> bool:
 STEPS: Mapping[type[Body], Step[StartedJob]] = {
     job_master.UpdateTaskExecutionState: on_update_task_execution_state,
     job_master.TasksContradicted: on_tasks_contradicted,
+    job_master.RestartTasks: on_restart_tasks,
     task_executor.SubmitTask: on_submit_task,
     task_executor.CancelTask: on_cancel_task,
 }

@@ -20,9 +20,9 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.states import EXECUTION_ENDS
 from ...schemas.types import ExecutionState
-from ..core.outbox import Outbox, owe, with_outbox
-from ..core.role import JOB_MASTER, RESOURCE_MANAGER, OutgoingEvent, Step, address
-from . import execution_states, executions, job_status, restore, scheduling, termination
+from ..core.outbox import Outbox, with_outbox
+from ..core.role import JOB_MASTER, RESOURCE_MANAGER, OutgoingEvent, Step, Time, address
+from . import execution_states, executions, job_status, restore, scheduling, slot_moves, termination
 from .checkpoints.stop_phase import UNDECIDED, StopPhase
 from .exception_history import TaskException, append_exception
 from .owed_events import JobMasterEvent, OwedSlotsAccepted, OwedSubmitTask
@@ -89,8 +89,9 @@ def lose_slots(
     lost = {slot.allocation_id for slot in slots}
     state = with_outbox(state, _withdraw_acceptances(state.outbox, lost))
     for slot in slots:
+        state = slot_moves.cancel_move(state, slot.allocation_id, why, cause)
         if free:
-            state = give_back(state, slot.allocation_id, why, cause)
+            state = slot_moves.give_back(state, slot.allocation_id, why, cause)
         else:
             state = replace(state, slots=state.slots.remove_slot(slot.allocation_id))
         if slot.slot is None or slot.slot not in state.sharing.trees:
@@ -118,6 +119,9 @@ def fail_request(state: StartedJob, allocation_id: str, why: str, record: Record
     request = state.slots.requests[allocation_id]
     is_reserve = state.is_reserve(request)
     state = replace(state, slots=state.slots.cancel_request(allocation_id))
+    if request.replaces is not None:
+        # Its tasks stay where they are.
+        return state
     if state.status not in job_status.ACTIVE:
         return state
     if is_reserve:
@@ -127,27 +131,63 @@ def fail_request(state: StartedJob, allocation_id: str, why: str, record: Record
     return _await_verdict(state, record, why, slots=[request.slot], is_denied=is_denied)
 
 
+def move_tasks(state: StartedJob, old: AllocatedSlot, allocation_id: str, why: str, cause: int) -> StartedJob:
+    """Moves the tasks of a slot to another one, which the job has got for them: each continues there from its last
+    commit, and the old slot is freed. It is no failure."""
+    key = old.slot
+    if key is None:
+        return state
+    state = with_outbox(state, _withdraw_acceptances(state.outbox, {old.allocation_id}))
+    state = slot_moves.give_back(state, old.allocation_id, why, cause)
+    affected = [state.executions[leaf.execution_attempt_id] for leaf in leaves(state.sharing.trees[key].root)]
+    due = _due_time(state, key)
+    for execution in affected:
+        state = _fail_or_withdraw(state, execution, cause)
+    affected.sort(key=lambda each: executions.executions_in_order(state, each))
+    state = replace(state, sharing=state.sharing.assign(key, allocation_id, resolved=True))
+    return scheduling.assign_slots(_retry_ended(state, affected, cause), [key], cause, due)
+
+
+def restart_tasks(state: StartedJob, chosen: Sequence[Execution], record: Record) -> StartedJob:
+    """Restarts running tasks in their slots, because somebody asked for it. It is no failure. A job that rolls back,
+    rescales or stops with a savepoint restarts none: they end already."""
+    cause = record.offset
+    if restore.is_under_way(state) or not slot_moves.may_move(state):
+        return state
+    affected = [each for each in chosen if each.state in execution_states.DEPLOYED]
+    for execution in affected:
+        state = executions.transition(state, execution, ExecutionState.FAILED, cause)
+        state = executions.request_cancel(state, execution, cause)
+    if affected and state.options.has_slot_processes:
+        state, affected = _end_processes(state, affected, cause)
+    affected.sort(key=lambda each: executions.executions_in_order(state, each))
+    slots = dict.fromkeys(state.topology.slot_of(execution.vertex) for execution in affected)
+    return scheduling.assign_slots(_retry_ended(state, affected, cause), slots, cause)
+
+
 def rerequest_slots(state: StartedJob, why: str, cause: int) -> StartedJob:
     """Cancels PENDING requests and creates new ones."""
     if state.status not in job_status.ACTIVE:
         return state
     pending = [each for each in state.slots.requests.values() if each.step is SlotStep.PENDING]
-    waiting = sorted((request.slot, request.allocation_id) for request in pending)
     # A rescale requests its own slots again by itself.
-    slots = [request.slot for request in pending if not state.is_reserve(request)]
-    for _, allocation_id in waiting:
-        state = give_back(state, allocation_id, why, cause)
-    return scheduling.find_slots(state, sorted(slots), cause)
+    waiting = sorted(
+        request.slot for request in pending if request.replaces is None and not state.is_reserve(request)
+    )
+    for request in sorted(pending, key=lambda each: (each.slot, each.allocation_id)):
+        state = slot_moves.give_back(state, request.allocation_id, why, cause)
+    return scheduling.find_slots(state, waiting, cause)
 
 
 def free_slot(state: StartedJob, slot: AllocatedSlot, cause: int) -> StartedJob:
     """Handles a freed slot that was reused while FreeSlot was in flight: the waiting tasks get another slot."""
     key = slot.slot
+    if slot.replacement is not None:
+        state = slot_moves.give_back(state, slot.replacement, "its tasks have another slot", cause)
     if key is None or key not in state.sharing.trees:
         return state
-    due = 0
+    due = _due_time(state, key)
     for leaf in leaves(state.sharing.trees[key].root):
-        due = max(due, state.ready.due_time(OwedSubmitTask, leaf.execution_attempt_id) or 0)
         state = replace(state, ready=state.ready.remove(OwedSubmitTask, leaf.execution_attempt_id))
     state = replace(state, sharing=state.sharing.assign(key, "", resolved=False))
     if state.status not in job_status.ACTIVE:
@@ -156,6 +196,14 @@ def free_slot(state: StartedJob, slot: AllocatedSlot, cause: int) -> StartedJob:
     if failure is not None and any(state.topology.slot_of(vertex) == key for vertex in failure.vertices):
         return replace(state, pending_failure=replace(failure, slots=failure.slots.set(key, None)))
     return scheduling.find_slots(state, [key], cause, due)
+
+
+def _due_time(state: StartedJob, key: SlotKey) -> Time:
+    """Returns the time from which on all tasks of a slot may be submitted."""
+    inside = leaves(state.sharing.trees[key].root)
+    return max(
+        (state.ready.due_time(OwedSubmitTask, each.execution_attempt_id) or 0 for each in inside), default=0
+    )
 
 
 def verdict_events(state: StartedJob) -> list[OutgoingEvent]:
@@ -293,13 +341,6 @@ def _withdraw_acceptances(outbox: Outbox[JobMasterEvent], lost: Set[str]) -> Out
                 else outbox.remove(OwedSlotsAccepted, event.cause)
             )
     return outbox
-
-
-def give_back(state: StartedJob, allocation_id: str, reason: str, cause: int) -> StartedJob:
-    """Returns a slot, or cancels a request that the ResourceManager may know."""
-    pool, owed = state.slots.give_back(allocation_id, reason, cause)
-    state = replace(state, slots=pool)
-    return state if owed is None else owe(state, owed)
 
 
 def _fail_or_withdraw(state: StartedJob, execution: Execution, cause: int) -> StartedJob:

@@ -73,9 +73,10 @@ def find_slots(state: StartedJob, slots: Sequence[SlotKey], cause: int, due: Tim
     return release_if_all_slots(mark_ready(state, _scheduled_in(state, resolved), cause, due), cause)
 
 
-def assign_slots(state: StartedJob, slots: Iterable[SlotKey], cause: int) -> StartedJob:
-    """Assigns physical slots to trees: their subtasks are ready, unless all subtasks wait for each other."""
-    return release_if_all_slots(mark_ready(state, _scheduled_in(state, slots), cause), cause)
+def assign_slots(state: StartedJob, slots: Iterable[SlotKey], cause: int, due: Time = 0) -> StartedJob:
+    """Assigns physical slots to trees: their subtasks are ready from `due` on, unless all subtasks wait for each
+    other."""
+    return release_if_all_slots(mark_ready(state, _scheduled_in(state, slots), cause, due), cause)
 
 
 def release_if_all_slots(state: StartedJob, cause: int) -> StartedJob:

@@ -15,10 +15,10 @@ from ..core.outbox import owe, remove_owed
 from ..core.owed_events import OwedFreeSlot
 from ..core.resource_profile import profile_key
 from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, Step, Time, address, instance_of
-from . import failover, scheduling, task_executor_connections
+from . import failover, scheduling, slot_moves, task_executor_connections
 from .job_status import ACTIVE
 from .owed_events import OwedCancelSlotRequest, OwedSlotsAccepted, OwedSlotsRejected
-from .slot_pool import SlotStep
+from .slot_pool import AllocatedSlot, SlotStep
 from .state import ConnectionState, RegistrationState, StartedJob
 
 # Cached members: Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md), and these are
@@ -58,29 +58,37 @@ def on_offer_slots(state: StartedJob, record: Record, body: job_master.OfferSlot
     wanted = state.status in ACTIVE and connection is not ConnectionState.DISCONNECTING
     accepted, rejected = [], []
     taken: list[SlotOffer] = []
+    replaced: list[tuple[AllocatedSlot, str]] = []
     for offer in {slot.allocation_id: slot for slot in body.slots}.values():
         held, request = pool.slots.get(offer.allocation_id), pool.requests.get(offer.allocation_id)
         if held is not None and held.resource_id == resource_id:
             # A restarted TaskExecutor offers slots that it already holds: it is answered again.
             accepted.append(offer.allocation_id)
-        elif wanted and request is not None and request.step is _PENDING:
+        elif wanted and request is not None and request.step is _PENDING and request.replaces is None:
             accepted.append(offer.allocation_id)
             taken.append(offer)
+        elif wanted and request is not None and (old := slot_moves.find_movable(state, request)) is not None:
+            accepted.append(offer.allocation_id)
+            taken.append(offer)
+            replaced.append((old, offer.allocation_id))
         else:
             rejected.append(offer.allocation_id)
+            if request is not None and request.replaces is not None and request.step is _PENDING:
+                # The TaskExecutor frees it, and the tasks stay where they are.
+                pool = pool.cancel_request(offer.allocation_id)
     requests = [pool.requests[offer.allocation_id] for offer in taken]
     reserve = {request.allocation_id for request in requests if state.is_reserve(request)}
     trees = {
         request.slot: replace(state.sharing.trees[request.slot], resolved=True)
         for request in requests
-        if request.allocation_id not in reserve
+        if request.replaces is None and request.allocation_id not in reserve
     }
     if accepted:
         state = owe(state, OwedSlotsAccepted(cause, resource_id, tuple(accepted)))
     if rejected:
         state = owe(state, OwedSlotsRejected(cause, resource_id, tuple(rejected)))
     if not taken:
-        return state
+        return replace(state, slots=pool)
     pool = pool.accept_offer(taken, resource_id, cause)
     for allocation_id in sorted(reserve):
         pool = pool.available(allocation_id, record.header.time, cause)
@@ -89,7 +97,11 @@ def on_offer_slots(state: StartedJob, record: Record, body: job_master.OfferSlot
         # It was disconnected when it had no slots; it has been assigned one since.
         connections = state.connections.set(resource_id, ConnectionState.CONNECTED)
         state = replace(state, connections=connections)
-    return scheduling.assign_slots(state, trees, cause)
+    state = scheduling.assign_slots(state, trees, cause)
+    for old, allocation_id in replaced:
+        reason = f"its tasks have moved to TaskExecutor {resource_id}"
+        state = failover.move_tasks(state, old, allocation_id, reason, cause)
+    return state
 
 
 def on_request_slot(state: StartedJob, record: Record, body: resource_manager.RequestSlot) -> StartedJob:
@@ -165,6 +177,7 @@ STEPS: Mapping[type[Body], Step[StartedJob]] = {
     job_master.SlotAllocationFailed: on_slot_allocation_failed,
     job_master.OfferSlots: on_offer_slots,
     job_master.FailSlot: on_fail_slot,
+    job_master.MoveSlot: slot_moves.on_move_slot,
     resource_manager.RequestSlot: on_request_slot,
     task_executor.FreeSlot: on_free_slot,
 }

@@ -74,6 +74,8 @@ class PendingRequest(msgspec.Struct, frozen=True):
     profile: ResourceProfile | None
     cause: int
     step: SlotStep = SlotStep.WANTED
+    replaces: str | None = None
+    """The slot of the tree from which its tasks move when this one is there; None: the tree has no slot."""
 
 
 class AllocatedSlot(msgspec.Struct, frozen=True):
@@ -87,6 +89,8 @@ class AllocatedSlot(msgspec.Struct, frozen=True):
     slot: SlotKey | None
     cause: int
     """The offset of the last offer; of an AVAILABLE slot, of the event since which it is."""
+    replacement: str | None = None
+    """The request for a slot to which its tasks move."""
 
 
 SlotReturn = OwedFreeSlot | OwedCancelSlotRequest
@@ -106,6 +110,17 @@ class SlotPool(msgspec.Struct, frozen=True):
     profile_numbers: Map[ProfileKey, int] = Map()
     """The profiles that requests have contained, by number: later requests name the number only."""
     generation: int = 0
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a tree waits for a slot."""
+        return any(request.replaces is None for request in self.requests.values())
+
+    def request_replacement(self, request: PendingRequest, old: AllocatedSlot) -> SlotPool:
+        """Adds a request for a slot that replaces an allocated one, which stays until then."""
+        pool = self.request([request], 0)
+        slots = pool.slots.set(old.allocation_id, replace(old, replacement=request.allocation_id))
+        return replace(pool, slots=slots, generation=pool.generation + 1)
 
     def request(self, requests: Iterable[PendingRequest], due: Time) -> SlotPool:
         """Adds requests, to be sent at a time."""
@@ -166,11 +181,16 @@ class SlotPool(msgspec.Struct, frozen=True):
 
     def cancel_request(self, allocation_id: str) -> SlotPool:
         """Removes the request."""
-        if allocation_id not in self.requests:
+        request = self.requests.get(allocation_id)
+        if request is None:
             return self
+        slots, old = self.slots, self.slots.get(request.replaces or "")
+        if old is not None:
+            slots = slots.set(old.allocation_id, replace(old, replacement=None))
         return replace(
             self,
             requests=self.requests.delete(allocation_id),
+            slots=slots,
             wanted=self.wanted.remove(OwedRequestSlot, allocation_id),
         )
 

@@ -206,15 +206,15 @@ class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
         failure = self.pending_failure
         if failure is not None and failure.slots:
             return True
-        requests = self.slots.requests.values()
         if self.rescaling.current is None:
-            return bool(requests)
-        return any(not self.is_reserve(request) for request in requests)
+            return self.slots.is_short
+        requests = self.slots.requests.values()
+        return any(request.replaces is None and not self.is_reserve(request) for request in requests)
 
     def is_reserve(self, request: PendingRequest) -> bool:
         """Whether a rescale has requested the slot, for a task that does not exist yet."""
         tree = self.sharing.trees.get(request.slot)
-        return tree is None or tree.allocation_id != request.allocation_id
+        return request.replaces is None and (tree is None or tree.allocation_id != request.allocation_id)
 
     @property
     def has_ended(self) -> bool:

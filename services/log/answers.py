@@ -54,6 +54,7 @@ def _shorten_body(body: Body) -> Body:
             | client.CheckpointFailed()
             | client.FeatureLevelRejected()
             | client.RescaleFailed()
+            | client.JobRequestRejected()
         ):
             return replace(body, reason=_shorten_reason(body.reason))
         case _:

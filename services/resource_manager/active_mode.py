@@ -138,20 +138,41 @@ def is_startable(state: ResourceManagerState, key: ProfileKey, wanted: Profile) 
     return _can_be_sized(state, wanted) and key not in pool.refused
 
 
+def can_start_worker(state: ResourceManagerState, key: ProfileKey, wanted: Profile) -> bool:
+    """Returns whether a worker whose slots have at least this profile may be started beside those that are there."""
+    options, known = state.options, state.slot_manager.slots.count + state.pool.expected
+    has_room = options.max_slots is None or known + options.slots_per_worker <= options.max_slots
+    return has_room and not _on_quarantined_hosts(state) and is_startable(state, key, wanted)
+
+
+def _on_quarantined_hosts(state: ResourceManagerState) -> int:
+    """Returns the number of free slots on hosts that are quarantined. The platform may choose such a host again, so
+    these slots count as expected: otherwise workers would be started there without end."""
+    quarantines, slots = state.quarantines, state.slot_manager.slots
+    if not quarantines.hosts:
+        return 0
+    by_host = (each for each in slots.excluded if each not in quarantines.task_executors)
+    return sum(len(slots.workers[resource_id].free) for resource_id in by_host)
+
+
 def worker_stops(state: ResourceManagerState, used: Collection[str], now: Time) -> list[OutgoingEvent]:
     """Returns StopWorker for workers that were idle for long and get no slot request now."""
     idle = state.slot_manager.slots.idle
     if not idle or state.options.mode is not _ACTIVE or state.ending is not None:
         return []
     timeout = state.options.taskmanager_timeout
-    reason = f"none of its slots was used for {timeout / 1e6:g} s"
+    reasons = dict.fromkeys(idle.until(now - timeout), f"none of its slots was used for {timeout / 1e6:g} s")
+    for resource_id in sorted(state.slot_manager.slots.excluded):
+        quarantine = state.find_quarantine(resource_id)
+        if quarantine is not None and quarantine.is_drain and resource_id in idle:
+            reasons[resource_id] = f"it is drained: {quarantine.reason}"
     return [
         OutgoingEvent(
             RESOURCE_MANAGER,
             resource_manager.StopWorker(resource_id=resource_id, reason=reason),
             state.pool.workers[resource_id].cause,
         )
-        for resource_id in idle.until(now - timeout)
+        for resource_id, reason in reasons.items()
         if resource_id not in used
     ]
 
@@ -201,7 +222,7 @@ def _shortfalls(state: ResourceManagerState, placed: Collection[str]) -> list[Sh
             waiting += count
         elif _can_be_sized(state, wanted):
             larger.append((key, wanted, count))
-    expected = pool.expected_of.get((), 0)
+    expected = pool.expected_of.get((), 0) + _on_quarantined_hosts(state)
     shortfalls = [Shortfall(-(-(waiting - expected) // slots), slots, waiting, expected)]
     for key, wanted, count in sorted(larger):
         expected = pool.expected_of.get(key, 0)

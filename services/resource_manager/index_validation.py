@@ -27,6 +27,9 @@ def index_errors(state: ResourceManagerState) -> Iterator[str]:
     yield from compare(
         "slots of unknown workers", set(state.slot_manager.slots.workers) - set(state.workers), set()
     )
+    registered = set(state.slot_manager.slots.workers)
+    quarantined = {each for each in registered if state.find_quarantine(each) is not None}
+    yield from compare("quarantined workers", set(state.slot_manager.slots.excluded), quarantined)
     yield from compare_outbox(state.outbox)
     yield from compare("gone", set(state.gone.order), set(state.gone.offsets))
     yield from compare("gone workers", set(state.gone.offsets) & set(state.workers), set())
@@ -48,7 +51,7 @@ def _slots(slots: RegisteredSlots) -> Iterator[str]:
         profiles.update(slot.key for slot in worker.slots.values())
         if worker.releasable and worker.idle:
             idle.add(resource_id)
-        for number in () if worker.withdrawn else numbers:
+        for number in numbers if worker.is_assignable else ():
             free.setdefault(worker.slots[number].key, Counter())[resource_id] += 1
     yield from compare("free", {key: dict(counts) for key, counts in slots.free.items()}, free)
     counts = {key: profile.count for key, profile in slots.profiles.items()}
@@ -58,6 +61,8 @@ def _slots(slots: RegisteredSlots) -> Iterator[str]:
         "free_count", slots.free_count, sum(len(worker.free) for worker in slots.workers.values())
     )
     yield from compare("idle", set(slots.idle), idle)
+    excluded = {resource_id for resource_id, worker in slots.workers.items() if worker.excluded}
+    yield from compare("excluded", set(slots.excluded), excluded)
 
 
 def _requests(requests: SlotRequests) -> Iterator[str]:

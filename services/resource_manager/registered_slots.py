@@ -15,6 +15,7 @@ from immutables import Map
 from msgspec.structs import replace
 
 from ...schemas.types import ResourceProfile
+from ..core.immutable_maps import delete_key
 from ..core.resource_profile import ProfileKey
 from ..core.time_index import FifoTimeIndex
 from .task_manager_slot import SlotKey, SlotState, TaskManagerSlot
@@ -35,6 +36,13 @@ class WorkerSlots(msgspec.Struct, frozen=True):
     """Whether the TaskExecutor is stopped when none of its slots has been used for a while."""
     withdrawn: bool = False
     """Whether its free slots must not be assigned: it may be lost."""
+    excluded: bool = False
+    """Whether its free slots must not be assigned: it is quarantined."""
+
+    @property
+    def is_assignable(self) -> bool:
+        """Whether its free slots may be assigned."""
+        return not (self.withdrawn or self.excluded)
 
     @property
     def idle(self) -> bool:
@@ -58,11 +66,13 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
     """Profile -> ResourceID -> the number of free slots of that profile that may be assigned."""
     count: int = 0
     free_count: int = 0
-    """The number of FREE slots, including withdrawn ones."""
+    """The number of FREE slots, including those that must not be assigned."""
     idle: FifoTimeIndex = FifoTimeIndex()
     """Releasable TaskExecutors whose slots are all free, by the time since when they are."""
     shrunk: int = 0
     """The time at which slots were last lost."""
+    excluded: Map[str, None] = Map()
+    """The TaskExecutors that are quarantined."""
 
     def get(self, key: SlotKey) -> TaskManagerSlot | None:
         """Returns the slot, if it is registered."""
@@ -95,7 +105,12 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
             place = bisect_left(numbers, number)
             numbers = (*numbers[:place], number, *numbers[place:])
         after = WorkerSlots(
-            before.slots.set(number, slot), numbers, slot.changed, before.releasable, before.withdrawn
+            before.slots.set(number, slot),
+            numbers,
+            slot.changed,
+            before.releasable,
+            before.withdrawn,
+            before.excluded,
         )
         workers = self.workers.set(resource_id, after)
         if was_free == is_free:
@@ -104,7 +119,9 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
         return replace(
             self,
             workers=workers,
-            free=self.free if before.withdrawn else _update_count(self.free, slot.key, resource_id, change),
+            free=_update_count(self.free, slot.key, resource_id, change)
+            if before.is_assignable
+            else self.free,
             free_count=self.free_count + change,
             idle=_update_idle(self.idle, resource_id, after, time) if before.releasable else self.idle,
         )
@@ -117,19 +134,20 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
         time: int,
         *,
         releasable: bool,
+        excluded: bool = False,
     ) -> RegisteredSlots:
         """Returns the slots with exactly these slots for a TaskExecutor."""
         before = self.workers.get(resource_id)
         others = self.without(resource_id, time)
         free = tuple(sorted(number for number, slot in slots.items() if slot.state is _FREE))
-        worker = WorkerSlots(Map(slots), free, changed, releasable)
+        worker = WorkerSlots(Map(slots), free, changed, releasable, excluded=excluded)
         profiles = others.profiles
         for slot in slots.values():
             known = profiles.get(slot.key)
             count = known.count + 1 if known else 1
             profiles = profiles.set(slot.key, RegisteredProfile(slot.profile, count))
         index = others.free
-        for number in free:
+        for number in () if excluded else free:
             index = _update_count(index, slots[number].key, resource_id, 1)
         return replace(
             others,
@@ -140,6 +158,7 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
             free_count=others.free_count + len(free),
             idle=_update_idle(others.idle, resource_id, worker, time) if releasable else others.idle,
             shrunk=time if before is not None and len(slots) < len(before.slots) else self.shrunk,
+            excluded=others.excluded.set(resource_id, None) if excluded else others.excluded,
         )
 
     def without(self, resource_id: str, time: int) -> RegisteredSlots:
@@ -162,6 +181,7 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
             count=self.count - len(worker.slots),
             free_count=self.free_count - len(worker.free),
             shrunk=time,
+            excluded=delete_key(self.excluded, resource_id),
         )
 
     def withdraw(self, resource_id: str) -> RegisteredSlots:
@@ -169,16 +189,26 @@ class RegisteredSlots(msgspec.Struct, frozen=True):
         worker = self.workers.get(resource_id)
         if worker is None or worker.withdrawn:
             return self
-        free = self.free
-        for number in worker.free:
-            free = _update_count(free, worker.slots[number].key, resource_id, -1)
-        after = replace(worker, withdrawn=True, releasable=False)
-        return replace(
-            self,
-            workers=self.workers.set(resource_id, after),
-            free=free,
-            idle=self.idle.remove(resource_id),
-        )
+        slots = self._replace(resource_id, replace(worker, withdrawn=True, releasable=False))
+        return replace(slots, idle=self.idle.remove(resource_id))
+
+    def exclude(self, resource_id: str, *, is_excluded: bool) -> RegisteredSlots:
+        """Returns the slots after the quarantine of a TaskExecutor has begun or ended."""
+        worker = self.workers.get(resource_id)
+        if worker is None or worker.excluded == is_excluded:
+            return self
+        slots = self._replace(resource_id, replace(worker, excluded=is_excluded))
+        excluded = self.excluded
+        excluded = excluded.set(resource_id, None) if is_excluded else excluded.delete(resource_id)
+        return replace(slots, excluded=excluded)
+
+    def _replace(self, resource_id: str, after: WorkerSlots) -> RegisteredSlots:
+        """Returns the slots with a TaskExecutor whose free slots may or may not be assigned now."""
+        before, free = self.workers[resource_id], self.free
+        change = after.is_assignable - before.is_assignable
+        for number in before.free if change else ():
+            free = _update_count(free, before.slots[number].key, resource_id, change)
+        return replace(self, workers=self.workers.set(resource_id, after), free=free)
 
 
 def _update_idle(idle: FifoTimeIndex, resource_id: str, worker: WorkerSlots, time: int) -> FifoTimeIndex:

@@ -90,6 +90,9 @@ def on_register_task_executor(
             OwedTaskExecutorRegistrationSuccess(offset, resource_id, registration.instance_id)
         ),
     )
+    manager, is_excluded = state.slot_manager, state.find_quarantine(resource_id) is not None
+    slots = manager.slots.exclude(resource_id, is_excluded=is_excluded)
+    state = replace(state, slot_manager=replace(manager, slots=slots))
     ending = state.ending
     if ending is None or ending.is_over:
         return state

@@ -16,6 +16,7 @@ from . import (
     message_limits,
     owed_events,
     platform_events,
+    quarantine,
     registrations,
     shutdown,
     slot_allocation,
@@ -44,6 +45,7 @@ class ResourceManager:
         return [
             *owed_events.ORDER.outgoing_events(state, now),
             *task_executor_loss.loss_events(state, now),
+            *quarantine.quarantine_events(state, now),
             *requests.owed,
             *active_mode.worker_starts(state, requests.placed, now),
             *active_mode.worker_stops(state, requests.used, now),
@@ -56,6 +58,7 @@ class ResourceManager:
             (
                 *slot_allocation.deadlines(state),
                 *task_executor_loss.deadlines(state),
+                *quarantine.deadlines(state),
                 *active_mode.deadlines(state),
                 *shutdown.deadlines(state),
                 *gone_task_executors.deadlines(state),
@@ -90,6 +93,7 @@ _STEPS: Steps[ResourceManagerState] = Steps(
         **shutdown.STEPS,
         **gone_task_executors.STEPS,
         **platform_events.STEPS,
+        **quarantine.STEPS,
         everyone.ConfigurationChanged: on_configuration_changed,
     }
 )

@@ -215,7 +215,9 @@ def _counts(state: ResourceManagerState, request: SlotRequest) -> str:
     slots, job = state.slot_manager.slots, state.slot_manager.requests.jobs[request.job_id]
     executors, given = len(slots.workers), job.wanted - job.waiting
     own = f" and was given {given}" if given else ""
+    apart = sum(len(slots.workers[resource_id].free) for resource_id in slots.excluded)
+    quarantined = f" ({apart} of them quarantined)" if apart else ""
     return (
-        f"the job wants {job.wanted}{own}, {slots.free_count} are free, {slots.count} are registered on "
+        f"the job wants {job.wanted}{own}, {slots.free_count} are free{quarantined}, {slots.count} are registered on "
         f"{executors} TaskExecutor{'' if executors == 1 else 's'}"
     )

@@ -44,6 +44,7 @@ class SlotManager(msgspec.Struct, frozen=True):
         time: int,
         *,
         releasable: bool = False,
+        excluded: bool = False,
     ) -> SlotManager:
         """Sets exactly these slots for a TaskExecutor. Requests whose slots are missing are unchanged."""
         worker = self.slots.workers.get(resource_id)
@@ -66,7 +67,9 @@ class SlotManager(msgspec.Struct, frozen=True):
                 continue
             slots[number] = free.transition(_ALLOCATED, offset, status.allocation_id, status.job_id)
             requests = requests.fulfil(status.allocation_id, (resource_id, number))
-        registered = self.slots.register(resource_id, slots, offset, time, releasable=releasable)
+        registered = self.slots.register(
+            resource_id, slots, offset, time, releasable=releasable, excluded=excluded
+        )
         return SlotManager(registered, requests)
 
     def without(self, resource_id: str, time: int) -> SlotManager:

@@ -113,6 +113,7 @@ def _correct(
         record.offset,
         record.header.time,
         releasable=worker is not None and worker.driven,
+        excluded=state.find_quarantine(resource_id) is not None,
     )
     held = manager.allocations_of(resource_id)
     gone = [allocation for allocation in before.allocations_of(resource_id) if allocation not in held]

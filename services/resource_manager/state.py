@@ -10,6 +10,7 @@ from ..configuration.role_options import ResourceManagerOptions
 from ..core.outbox import Outbox
 from ..core.time_index import FifoTimeIndex
 from .owed_events import ResourceManagerEvent
+from .quarantines import Quarantine, Quarantines
 from .slot_manager import SlotManager
 from .worker_pool import WorkerPool
 
@@ -90,5 +91,16 @@ class ResourceManagerState(msgspec.Struct, frozen=True):
     slot_manager: SlotManager = SlotManager()
     outbox: Outbox[ResourceManagerEvent] = Outbox()
     ending: Shutdown | None = None
+    quarantines: Quarantines = Quarantines()
     application: str = ""
     """The application on the platform in which the cluster runs, or ended without leaving it; empty: none."""
+
+    def find_quarantine(self, resource_id: str) -> Quarantine | None:
+        """Returns the quarantine of a registered TaskExecutor: its own, or that of its host."""
+        worker = self.workers.get(resource_id)
+        return None if worker is None else self.quarantines.find(resource_id, host_of(worker.address))
+
+
+def host_of(process_address: str) -> str:
+    """Returns the host of a process address, which ends with the process id."""
+    return process_address.rpartition(":")[0] or process_address

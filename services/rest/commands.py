@@ -12,6 +12,7 @@ from .flink.applications import job_parameters
 from .flink.endpoints import path_parameters
 from .flink.jobs import VertexRequirements
 from .flink.plan import JobPlan
+from .operator_requests import RequestSender, operator_commands
 from .principal import Role
 from .program_requests import (
     PLAN_QUERY,
@@ -25,7 +26,7 @@ from .program_requests import (
 from .uploads import UploadedFile
 
 
-class Commands(Protocol):
+class Commands(RequestSender, Protocol):
     """What a server asks the cluster to do: a `Requests`. Arguments: parameters, body, Idempotency-Key or None."""
 
     def cancel(self, parameters: Parameters, _body: object, key: str | None, /) -> Answer:
@@ -254,4 +255,5 @@ def own_commands(commands: Commands) -> list[Endpoint]:
             needs_body=True,
             role=Role.SUBMITTER,
         ),
+        *operator_commands(commands),
     ]

@@ -92,7 +92,7 @@ class Requests(Closeable):
                 case _:
                     return None
 
-        reason, offset = self._send(requester, lambda client: client.cancel(view.job_id), find_outcome)
+        reason, offset = self.send(requester, lambda client: client.cancel(view.job_id), find_outcome)
         if reason:
             raise Conflict(f"Job cancellation failed: {reason}.")
         return Answer(operations.Empty(), 202, offset)
@@ -189,7 +189,7 @@ class Requests(Closeable):
                     pass
             return None
 
-        refused, offset = self._send(
+        refused, offset = self.send(
             requester,
             lambda client: client.rescale(view.job_id, parallelism, bounds, reason=reason),
             find_outcome,
@@ -214,7 +214,7 @@ class Requests(Closeable):
 
         # The answer names the directory as a URI.
         path = savepoint_directory(body.savepoint_path) or body.savepoint_path
-        _, offset = self._send(requester, lambda client: client.dispose_savepoint(path), find_outcome)
+        _, offset = self.send(requester, lambda client: client.dispose_savepoint(path), find_outcome)
         return Answer(answer, 200, offset)
 
     def shut_down(self, _parameters: Parameters, _body: object, _key: str | None) -> Answer:
@@ -225,7 +225,7 @@ class Requests(Closeable):
             is_admitted = isinstance(record.body, dispatcher_events.ShutDownCluster)
             return "" if is_admitted and record.header.sender == requester else None
 
-        _, offset = self._send(
+        _, offset = self.send(
             requester, lambda client: client.shut_down("asked for by REST: DELETE /cluster"), find_outcome
         )
         return Answer(operations.Empty(), 200, offset)
@@ -291,7 +291,7 @@ class Requests(Closeable):
         if self._has_job(job_id):
             return self._replica.offset
         try:
-            reason, offset = self._send(requester, send, find_outcome)
+            reason, offset = self.send(requester, send, find_outcome)
         except JobRejectedError as error:
             raise BadRequest(str(error)) from None
         except BlobError as error:
@@ -303,6 +303,11 @@ class Requests(Closeable):
         if reason and not self._has_job(job_id):
             raise Conflict(f"The job was rejected: {reason}")
         return offset
+
+    def find_controlled_job_id(self, parameters: Parameters) -> str:
+        """Returns the id of the job of `jobid`. Raises NotFound, and Forbidden if it is not the principal's."""
+        with self._replica.read() as moment:
+            return _find_controlled_job(moment, parameters)[1].job_id
 
     def close(self) -> None:
         """Closes the connections."""
@@ -344,10 +349,10 @@ class Requests(Closeable):
                     return None
 
         name = trigger_id
-        _, offset = self._send(requester, lambda client: send(client, view.job_id, name), find_outcome)
+        _, offset = self.send(requester, lambda client: send(client, view.job_id, name), find_outcome)
         return Answer(answer, 202, offset)
 
-    def _send(
+    def send(
         self,
         requester: str,
         send: Callable[[Client], None],

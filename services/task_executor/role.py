@@ -20,6 +20,7 @@ from . import (
     owed_events,
     registration,
     slot_events,
+    task_failures,
     tasks,
 )
 from .instructions import StopTask
@@ -43,6 +44,7 @@ class TaskExecutor:
             *owed_events.ORDER.outgoing_events(state, now, slot_events.slot_timeouts(state, now)),
             *tasks.acknowledge_events(state),
             *tasks.rejection_events(state),
+            *task_failures.failure_events(state),
         ]
 
     def deadline(self, state: TaskExecutorState) -> Time | None:
@@ -81,6 +83,7 @@ _STEPS: Steps[TaskExecutorState] = Steps(
         **slot_events.STEPS,
         **owed_events.STEPS,
         **tasks.STEPS,
+        **task_failures.STEPS,
         **checkpoints.STEPS,
         **registration.STEPS,
         **connection_loss.STEPS,

@@ -85,6 +85,7 @@ def reset_all(state: TaskExecutorState, cause: int) -> TaskExecutorState:
         registration=state.registration,
         slots=state.slots,
         slots_changed=state.slots_changed,
+        task_failures=state.task_failures,
         tasks=state.tasks,
         leaving=state.leaving,
         left=state.left,

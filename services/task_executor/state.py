@@ -39,12 +39,23 @@ class Failure(msgspec.Struct, frozen=True):
     cause: int
 
 
+class TaskFailure(msgspec.Struct, frozen=True):
+    """A task that has failed; those of one attempt in one slot count as one."""
+
+    time: int
+    allocation_id: str
+    attempt_number: int
+    reason: str
+
+
 class TaskExecutorState(TaskExecutorResources, frozen=True):
     """The TaskExecutor's state. The fields from `outbox` on are pending events and instructions, so that `decide` costs
     no more than those."""
 
     slots_changed: int = -1
     """The offset of the last event that changed a slot."""
+    task_failures: tuple[TaskFailure, ...] = ()
+    """The last ones since TaskFailuresExceeded, oldest first."""
     outbox: Outbox[TaskExecutorEvent] = Outbox()
     unacknowledged: Map[str, int] = Map()
     """Tasks for which TaskAcknowledged is owed, with the offset of SubmitTask."""

@@ -23,6 +23,7 @@ from .instructions import RunTasks
 from .resources import Task
 from .slot_release import cancel_task, free_if_empty, withdraw_task
 from .state import Failure, TaskExecutorState
+from .task_failures import record_failure
 
 
 def on_submit_task(
@@ -113,6 +114,8 @@ def on_update_task_execution_state(
         return cancel_task(state, attempt, record.offset)
     if to not in EXECUTION_ENDS:
         return replace(state, tasks=state.tasks.set(attempt, replace(task, state=to)))
+    if to is ExecutionState.FAILED:
+        state = record_failure(state, task, record, body.failure)
     return _end_task(state, task, record.offset)
 
 

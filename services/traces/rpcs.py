@@ -28,6 +28,10 @@ CLIENT_REQUESTS: Final[Mapping[type[Body], frozenset[type[Body]]]] = {
     dispatcher.DisposeSavepoint: _types(client.SavepointDisposed),
     dispatcher.RescaleJob: _types(client.JobRescaled, client.RescaleFailed),
     dispatcher.RaiseFeatureLevel: _types(client.FeatureLevelRejected, everyone.FeatureLevelRaised),
+    dispatcher.PauseJob: _types(client.JobRequestRejected, client.JobStatusChanged),
+    dispatcher.ResumeJob: _types(client.JobRequestRejected, client.JobStatusChanged),
+    dispatcher.RestartTasks: _types(client.JobRequestRejected, job_master.RestartTasks),
+    dispatcher.SetQuarantine: _types(resource_manager.QuarantineChanged),
     dispatcher.ShutDownCluster: _types(everyone.ClusterTerminated),
 }
 RPCS: Final[Mapping[type[Body], frozenset[type[Body]]]] = {

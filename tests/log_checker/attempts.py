@@ -2,7 +2,8 @@
 
 An attempt is live from SubmitTask until its TaskExecutor reports its end, or the job loses its slot or TaskExecutor. An
 attempt that was submitted after such a loss, before its JobMaster had read of it, is never live. If the tasks of a slot
-share a process, the failure of one ends all of them.
+share a process, the failure of one ends all of them. A JobMaster that gives a slot back, or restarts tasks on request,
+does not wait for the end of the tasks.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Attempt:
     generation: int = 0
     shares_process: bool = False
     is_cancelled: bool = False
+    restarts: bool = False
+    """Whether somebody has asked for its restart."""
     is_live: bool = True
     reported: str = "DEPLOYING"
     running_at: int = NEVER
@@ -107,7 +110,14 @@ class Attempts:
         elif name == "task_executor.SubmitTask":
             yield from self._on_submit_task(event)
         elif name == "task_executor.CancelTask" and event["execution_attempt_id"] in self._attempts:
-            self._attempts[event["execution_attempt_id"]].is_cancelled = True
+            cancelled = self._attempts[event["execution_attempt_id"]]
+            cancelled.is_cancelled = True
+            if cancelled.restarts:
+                self._end_with_process(cancelled, event.offset)
+        elif name == "job_master.RestartTasks":
+            self._on_restart_tasks(event)
+        elif name == "task_executor.FreeSlot" and event.kind == "job_master":
+            self._end_attempt(self._in.get(event["allocation_id"], set()), event.offset)
         elif name == "job_master.UpdateTaskExecutionState":
             yield from self._on_state_changed(event)
         elif name == "everyone.LeaderElected" and event.kind == "task_executor":
@@ -145,6 +155,13 @@ class Attempts:
                 yield f"{format_attempt(attempt)} has not ended, but its job has"
             elif attempt.reported != "RUNNING":
                 yield f"{format_attempt(attempt)} does not run but is {attempt.reported}"
+
+    def _on_restart_tasks(self, event: Event) -> None:
+        wanted = event["vertex_id"], event["subtask_index"]
+        for attempt in self._of_job.get(event["job_id"], []):
+            _, vertex_id, index = attempt.subtask
+            is_named = wanted[0] in (None, vertex_id) and wanted[1] in (None, index)
+            attempt.restarts |= attempt.is_live and is_named
 
     def _on_submit_task(self, event: Event) -> Iterator[str]:
         for subtask in event["subtasks"]:

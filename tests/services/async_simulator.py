@@ -512,7 +512,7 @@ class SimulatedProcess:
             self.slots,
             self.profile,
             configuration=self.world.configuration,
-            process_address="sim",
+            process_address=f"host-{int(resource_id.rpartition('-')[2]) % 2}:1",
             cause=self._claim(own),
         )
         self.emit(own, owed)

@@ -1,11 +1,7 @@
-"""`tailrace jobmanager`, `taskexecutor`, `gateway` and `history-server`: run one process in the foreground."""
+"""`tailrace jobmanager`, `gateway` and `history-server`: run one process in the foreground."""
 
 from __future__ import annotations
 
-import re
-import secrets
-import socket
-import tempfile
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Annotated
@@ -41,7 +37,7 @@ def jobmanager(
     configuration = cluster.locate(definitions)
     from ...configuration.options.simulation import SIMULATED
 
-    stop = _prepare(configuration)
+    stop = prepare(configuration)
     if configuration.get(SIMULATED):
         from ...processes import simulated_jobmanager
 
@@ -50,47 +46,6 @@ def jobmanager(
         from ...processes import jobmanager as process
 
         process.run(configuration, stop, job=None if job_file is None else _read_job(job_file))
-
-
-def taskexecutor(
-    resource_id: Annotated[
-        str | None,
-        typer.Option(
-            help="The resource id. A TaskExecutor that restarts with the same id keeps its slots. \\[default: "
-            "host-random]"
-        ),
-    ] = None,
-    slots: Annotated[int | None, typer.Option(help="Number of slots that it offers. \\[default: 2]")] = None,
-    cluster: ClusterOptions = DEFAULT_CLUSTER,
-    definitions: Definitions = None,
-) -> None:
-    """Run a TaskExecutor: a Spark session and its tasks. It may start before the jobmanager.
-
-    On SIGTERM it deregisters and stops. In a simulated cluster (`tailrace fork`) it runs no Spark and no real tasks.
-    """
-    more = {
-        "--slots": ("taskmanager.numberOfTaskSlots", slots),
-        "--resource-id": ("taskmanager.resource-id", resource_id),
-    }
-    configuration = cluster.locate(definitions, more)
-    from ...configuration.options.simulation import SIMULATED
-    from ...configuration.options.task_executor import RESOURCE_ID
-
-    if configuration.get(SIMULATED):
-        _simulated(configuration, configuration.get(RESOURCE_ID))
-        return
-    name = (
-        configuration.get(RESOURCE_ID)
-        or f"{re.sub('[^A-Za-z0-9_-]', '-', socket.gethostname())[:40]}-{secrets.token_hex(3)}"
-    )
-    from ...processes import taskexecutor as entrypoint
-
-    stop = _prepare(configuration)
-    scratch = configuration.home.absolute() / "scratch"
-    scratch.mkdir(parents=True, exist_ok=True)
-    # A new directory for every process, so that files of a killed predecessor are not reused.
-    with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=scratch, ignore_cleanup_errors=True) as own:
-        entrypoint.run(configuration, name, Path(own), stop)
 
 
 def gateway(
@@ -105,7 +60,7 @@ def gateway(
     from ...processes.rest import RestServer
     from ..render.output import print_result
 
-    stop = _prepare(configuration)
+    stop = prepare(configuration)
     with RestServer(configuration) as server:
         print_result(f"the REST API is at {server.url}")
         stop.wait()
@@ -155,7 +110,7 @@ def history_server(
         configuration = cluster.locate(definitions)
         clusters = [configuration]
     finder = LogFinder(tuple(file or ()), tuple(archive or ()), tuple(clusters))
-    stop = _prepare(configuration)
+    stop = prepare(configuration)
     with RestServer(configuration, finder=finder) as server:
         print_result(f"the history server is at {server.url}")
         stop.wait()
@@ -180,7 +135,7 @@ def _read_job(path: Path) -> JobFile:
         raise CommandFailure(ExitCode.USAGE, f"{path} is no job file: {error}") from error
 
 
-def _prepare(configuration: Configuration) -> Event:
+def prepare(configuration: Configuration) -> Event:
     """Logs to stderr, and ends the process with any of its threads. Returns the event that SIGTERM and SIGINT set."""
     from ....infra import threads
     from ....infra.logging_setup import log_to_stderr
@@ -190,22 +145,3 @@ def _prepare(configuration: Configuration) -> Event:
     log_to_stderr(configuration.get(LOG_FORMAT))
     threads.handle(threads.end_process)
     return stop_on_signals()
-
-
-def _simulated(configuration: Configuration, resource_id: str | None) -> None:
-    """Runs the simulated TaskExecutor `resource_id`, or all members of the home if it is None."""
-    from ...processes import simulated_taskexecutor as entrypoint
-    from ...simulation.fork import ForkMember, members_path, read_members
-
-    members = (
-        [ForkMember(resource_id, configuration.task_slots)]
-        if resource_id
-        else read_members(configuration.home)
-    )
-    if not members:
-        raise CommandFailure(
-            ExitCode.USAGE,
-            f"{members_path(configuration.home)} lists no TaskExecutors to simulate: give --resource-id, or fork a "
-            "cluster that has TaskExecutors",
-        )
-    entrypoint.run(configuration, members, _prepare(configuration))

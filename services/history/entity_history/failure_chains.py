@@ -46,11 +46,12 @@ def event_types(names: str) -> frozenset[type[Body]]:
 _FACTS = """
 dispatcher.JobGraphFailed dispatcher.SubmissionRefused job_master.ChannelsFailed job_master.DeclineCheckpoint
 job_master.HeartbeatTimedOut job_master.JobMasterFailed job_master.RestoreFailed job_master.TasksContradicted
-resource_manager.SlotReportContradicted task_executor.AllocatedSlotsContradicted task_executor.HeartbeatTimedOut
+resource_manager.SlotReportContradicted resource_manager.TaskFailuresExceeded
+task_executor.AllocatedSlotsContradicted task_executor.HeartbeatTimedOut
 """
 _FAILURES = """
-client.CancelJobRejected client.CheckpointFailed client.FeatureLevelRejected client.JobRejected client.RescaleFailed
-job_master.FailSlot
+client.CancelJobRejected client.CheckpointFailed client.FeatureLevelRejected client.JobRejected
+client.JobRequestRejected client.RescaleFailed job_master.FailSlot
 job_master.RestartSuppressed job_master.SlotAllocationFailed resource_manager.SlotRequestRejected
 task_executor.TaskExecutorRegistrationRejection
 """

@@ -34,8 +34,9 @@ class Relevance(IntEnum):
 
 _TURNS = event_types("""
 job_master.CancelJob job_master.ChannelsFailed job_master.CheckpointRestored job_master.HeartbeatTimedOut
-job_master.JobMasterFailed job_master.RescaleStarted job_master.RestoreFailed job_master.ResumeJob job_master.StartJob
-job_master.SuspendJob
+job_master.RescaleStarted
+job_master.JobMasterFailed job_master.MoveSlot job_master.RestartTasks job_master.RestoreFailed job_master.ResumeJob
+job_master.StartJob job_master.SuspendJob resource_manager.QuarantineChanged resource_manager.TaskFailuresExceeded
 resource_manager.ApplicationMasterRegistered resource_manager.ApplicationMasterUnregistered
 resource_manager.ContainerCompleted resource_manager.NodeStateChanged resource_manager.PreemptionAnnounced
 resource_manager.RegisterTaskExecutor resource_manager.StartWorker resource_manager.StopWorker

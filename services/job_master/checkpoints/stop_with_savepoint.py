@@ -14,7 +14,7 @@ from ....pipelines.graph.accumulators import bounded
 from ....schemas.event import Record
 from ....schemas.types import CheckpointFailureReason, ExecutionState, JobStatus
 from ...core.outbox import Outbox
-from .. import executions, failover, job_status, restore, termination
+from .. import executions, job_status, restore, slot_moves, termination
 from ..state import StartedJob
 from .pending_checkpoint import PendingCheckpoint
 from .stop_phase import StopPhase
@@ -43,7 +43,7 @@ def on_savepoint_completed(
             state = executions.transition(state, execution, ExecutionState.CANCELED, cause)
     why = f"job {state.job_id} is stopped with a savepoint"
     for allocation_id in sorted(state.slots.requests):
-        state = failover.give_back(state, allocation_id, why, cause)
+        state = slot_moves.give_back(state, allocation_id, why, cause)
     return state
 
 

@@ -21,7 +21,7 @@ from ....schemas.body import Body
 from ....schemas.event import Record
 from ....schemas.types import JobStatus
 from ...core.role import JOB_MASTER, OutgoingEvent, Step, Time, address
-from .. import failover, job_status
+from .. import job_status, slot_moves
 from ..state import StartedJob
 from . import validation
 from .reserved_slots import has_all_slots, request_missing_slots
@@ -78,7 +78,7 @@ def _answered(state: StartedJob, record: Record) -> StartedJob:
     why = f"job {state.job_id} is not rescaled"
     for allocation_id, request in sorted(state.slots.requests.items()):
         if state.is_reserve(request):
-            state = failover.give_back(state, allocation_id, why, record.offset)
+            state = slot_moves.give_back(state, allocation_id, why, record.offset)
     return state
 
 

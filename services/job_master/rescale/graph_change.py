@@ -15,7 +15,7 @@ from ....schemas.states import EXECUTION_ENDS
 from ....schemas.types import ExecutionState
 from ...blobs import job_graph_blob
 from ...core.outbox import Outbox, owe
-from .. import executions, failover
+from .. import executions, slot_moves
 from ..owed_events import OwedJobManagerRegistrationSuccess
 from ..slot_pool import SlotStep
 from ..slot_sharing import SlotSharingManager
@@ -51,7 +51,7 @@ def change_graph(state: StartedJob, record: Record) -> tuple[StartedJob, list[Ve
 def _release_slots(state: StartedJob, record: Record) -> StartedJob:
     cause, why = record.offset, f"job {state.job_id} is rescaled"
     for allocation_id in sorted(state.slots.requests):
-        state = failover.give_back(state, allocation_id, why, cause)
+        state = slot_moves.give_back(state, allocation_id, why, cause)
     pool = state.slots
     allocated = [slot for slot in pool.slots.values() if slot.step is SlotStep.ALLOCATED]
     for slot in sorted(allocated, key=lambda slot: (slot.slot or ("", 0), slot.allocation_id)):

@@ -34,6 +34,7 @@ from .invariants import Invariants
 from .jobs import STRATEGIES, any_checkpointing, any_job
 from .master_chaos import MASTER_FAULT_ACTIONS, MastersChaos
 from .masters import StandbyWorld
+from .operation_chaos import OPERATION_ACTIONS, OperationChaos
 
 RESOURCE_IDS = ("te-1", "te-2", "te-3", "te-4")
 LONG_S = 400
@@ -74,11 +75,12 @@ FAULT_ACTIONS = {
     "shut_down": 0.15,
     "fail_job_master": 0.5,
     **CHECKPOINT_FAULT_ACTIONS,
+    **OPERATION_ACTIONS,
 }
 """Weights of faults and requests, before the factors of a seed."""
 
 
-class Chaos(CheckpointChaos, MastersChaos):
+class Chaos(CheckpointChaos, OperationChaos, MastersChaos):
     """One run: `run` raises AssertionError if a law is broken. Without `run`, its methods are the steps."""
 
     def __init__(
@@ -256,6 +258,10 @@ class Chaos(CheckpointChaos, MastersChaos):
             configuration["dispatcher.tenants"] = ";".join(TENANTS)
             configuration["dispatcher.tenant.pay.max-jobs"] = str(draw.randint(1, 4))
             configuration["dispatcher.tenant.search.max-slots"] = str(draw.randint(1, 6))
+        if draw.random() < 0.3:
+            configuration["taskmanager.quarantine.task-failures"] = str(draw.randint(1, 3))
+            configuration["taskmanager.quarantine.duration"] = draw.choice(("5 s", "1 h"))
+            configuration["taskmanager.quarantine.max-percent"] = draw.choice(("34", "60", "100"))
         configuration.update(draw.choice(STRATEGIES))
         if draw.random() < 0.5:
             configuration.update(any_checkpointing(draw))

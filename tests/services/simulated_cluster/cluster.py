@@ -126,8 +126,8 @@ class Cluster(UniformTaskBehavior):
             self.send("dispatcher", EVERYONE, changed, cause=claim)
         self.obeyed = {pair for pair in self.obeyed if kind_of(pair[0]) == "task_executor"}
 
-    def start_task_executor(self, resource_id: str, slots: int = 1) -> None:
-        """Starts a TaskExecutor process, which registers."""
+    def start_task_executor(self, resource_id: str, slots: int = 1, host: str = "sim") -> None:
+        """Starts a TaskExecutor process, which registers with the options of the cluster."""
         address = f"task_executor/{resource_id}"
         self.tasks.on_process_ended(address)
         self.lead(address)
@@ -135,7 +135,10 @@ class Cluster(UniformTaskBehavior):
         self.obeyed = {pair for pair in self.obeyed if pair[0] != address}
         claim = self.replica.leadership.leaders[address].offset
         self.append_from_shell(
-            address, register_event(resource_id, slots, process_address="sim", cause=claim)
+            address,
+            register_event(
+                resource_id, slots, configuration=self.configuration, process_address=host, cause=claim
+            ),
         )
 
     def kill(self, resource_id: str) -> None:

@@ -1,0 +1,168 @@
+"""Pauses, resumes and restarts jobs, and waits until that is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ....schemas.client import JobRequestRejected
+from ....schemas.event import Record
+from ....schemas.states import JOB_ENDS
+from ....schemas.types import ExecutionState, JobStatus
+from ...client.rest_client import JobClient, open_job_client
+from ...configuration import Configuration
+from ...core.role import DISPATCHER, JOB_MASTER, address
+from ...dispatcher.state import DispatcherState, Phase
+from ...history import HistoryProjection
+from ...job_master.state import StartedJob
+from ..exit_codes import CommandFailure, ExitCode
+from ..readers.cluster_state import replay_log
+from ..render.output import print_progress
+from .job_control import check_not_ended, read_job
+
+_TIMEOUT_S: Final = 120.0
+_POLL_S: Final = 0.3
+_HAVE_RUN: Final = frozenset({ExecutionState.RUNNING, ExecutionState.FINISHED})
+
+
+def pause(configuration: Configuration, wanted: str, *, detached: bool) -> None:
+    """Pauses a job; waits until its tasks have ended, unless `detached`. Raises CommandFailure."""
+    _, job = read_job(configuration, wanted)
+    check_not_ended(job, "there is nothing to pause")
+    job_id = job.job_id
+    is_done = None if detached else _is_paused
+    _request(configuration, job_id, lambda client: client.pause(job_id), is_done, "its tasks have not ended")
+    if not detached:
+        print_progress(f"job {job_id} is paused; `tailrace resume {job_id}` resumes it")
+
+
+def resume(configuration: Configuration, wanted: str, *, detached: bool) -> None:
+    """Resumes a paused job; waits until its tasks run, unless `detached`. Raises CommandFailure."""
+    _, job = read_job(configuration, wanted)
+    check_not_ended(job, "there is nothing to resume")
+    job_id = job.job_id
+    is_done = None if detached else _runs
+    _request(configuration, job_id, lambda client: client.resume(job_id), is_done, "not all of its tasks run")
+    if not detached:
+        print_progress(f"job {job_id} runs again")
+
+
+def restart(
+    configuration: Configuration, wanted: str, vertex: str | None, subtask: int | None, *, detached: bool
+) -> None:
+    """Restarts a subtask (from 1), a vertex or all tasks of a job; waits until they run, unless `detached`. Raises
+    CommandFailure."""
+    fold, job = read_job(configuration, wanted)
+    check_not_ended(job, "there is nothing to restart")
+    job_id, state = job.job_id, _master(fold, job.job_id)
+    if state is None:
+        raise CommandFailure(ExitCode.JOB, f"job {job_id} has not started yet")
+    vertex_id = None if vertex is None else _find_vertex(state, vertex)
+    index = None if subtask is None else subtask - 1
+    if vertex_id is not None and index is not None and (vertex_id, index) not in state.current_attempts:
+        raise CommandFailure(ExitCode.NOT_FOUND, f"vertex {vertex} of job {job_id} has no subtask {subtask}")
+    chosen = {
+        key: attempt
+        for key, attempt in state.current_attempts.items()
+        if vertex_id in (None, key[0])
+        and index in (None, key[1])
+        and state.executions[attempt].state is not ExecutionState.FINISHED
+    }
+
+    def have_restarted(now: HistoryProjection, job_id: str) -> bool:
+        found = _master(now, job_id)
+        return found is not None and all(
+            found.current_attempts[key] != attempt
+            and found.executions[found.current_attempts[key]].state in _HAVE_RUN
+            for key, attempt in chosen.items()
+        )
+
+    _request(
+        configuration,
+        job_id,
+        lambda client: client.restart_tasks(job_id, vertex_id, index),
+        None if detached else have_restarted,
+        "not all of the tasks have restarted",
+    )
+    if not detached:
+        count = len(chosen)
+        print_progress(f"{count} task{'' if count == 1 else 's'} of job {job_id} restarted")
+
+
+def _request(
+    configuration: Configuration,
+    job_id: str,
+    send: Callable[[JobClient], None],
+    is_done: Callable[[HistoryProjection, str], bool] | None,
+    problem: str = "",
+) -> None:
+    """Sends a request, and waits until it is done or rejected; `is_done`: None does not wait. Raises CommandFailure."""
+    with open_job_client(configuration, "control", 10.0) as client:
+        if is_done is None:
+            send(client)
+            print_progress(f"job {job_id}: the request is written")
+            return
+        with client.subscribe() as conversation:
+            own = client.address
+
+            def rejection(record: Record) -> str | None:
+                body = record.body
+                is_own = record.header.recipient == own
+                return body.reason if isinstance(body, JobRequestRejected) and is_own else None
+
+            send(client)
+            until = time.monotonic() + _TIMEOUT_S
+            while True:
+                if (reason := conversation.wait_for(rejection, _POLL_S)) is not None:
+                    raise CommandFailure(ExitCode.JOB, reason)
+                fold = replay_log(configuration)
+                if is_done(fold, job_id):
+                    return
+                _check_progress(fold, job_id, problem, until)
+
+
+def _check_progress(fold: HistoryProjection, job_id: str, problem: str, until: float) -> None:
+    """Raises CommandFailure for a job that has ended, and after the time."""
+    job = _dispatcher(fold).jobs.get(job_id)
+    if job is None or job.status in JOB_ENDS:
+        ended = "forgotten" if job is None else job.status.value
+        raise CommandFailure(ExitCode.JOB, f"job {job_id} is {ended}")
+    if time.monotonic() > until:
+        raise CommandFailure(
+            ExitCode.UNREACHABLE,
+            f"job {job_id}: {problem} within {_TIMEOUT_S:g} s: see `tailrace show {job_id}`, and check that a "
+            "jobmanager runs",
+        )
+
+
+def _is_paused(fold: HistoryProjection, job_id: str) -> bool:
+    job = _dispatcher(fold).jobs.get(job_id)
+    return job is not None and job.phase is Phase.SUSPENDED and job.is_paused
+
+
+def _runs(fold: HistoryProjection, job_id: str) -> bool:
+    state = _master(fold, job_id)
+    return state is not None and state.status is JobStatus.RUNNING and state.is_fully_running
+
+
+def _dispatcher(fold: HistoryProjection) -> DispatcherState:
+    state = fold.replica.states.get(DISPATCHER)
+    return state if isinstance(state, DispatcherState) else DispatcherState()
+
+
+def _master(fold: HistoryProjection, job_id: str) -> StartedJob | None:
+    state = fold.replica.states.get(address(JOB_MASTER, job_id))
+    return state if isinstance(state, StartedJob) else None
+
+
+def _find_vertex(state: StartedJob, wanted: str) -> str:
+    """Returns the id of the vertex with this id or name. Raises CommandFailure."""
+    if wanted in state.topology.vertices:
+        return wanted
+    found = [vertex.vertex_id for vertex in state.topology.vertices.values() if vertex.name == wanted]
+    if len(found) != 1:
+        known = ", ".join(f"{vertex.vertex_id} ({vertex.name})" for vertex in state.topology.in_order)
+        many = "has no vertex" if not found else "has several vertices"
+        raise CommandFailure(ExitCode.NOT_FOUND, f"job {state.job_id} {many} {wanted[:80]!r}; it has {known}")
+    return found[0]

@@ -1,0 +1,128 @@
+"""Requests to pause, resume or restart a job, and to quarantine TaskExecutors.
+
+A paused job is suspended as in a shutdown that suspends jobs: its tasks end, its slots are freed, and its channels,
+state and positions stay. But no start of the cluster resumes it: only a request does. Each task continues from its last
+commit, so nothing has to be aligned before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...schemas import client, dispatcher, job_master, resource_manager
+from ...schemas.body import Body
+from ...schemas.event import Record
+from ..core.role import JOB_MASTER, RESOURCE_MANAGER, OutgoingEvent, Step, address
+from .state import DispatcherState, Job, JobAction, JobControl, Phase, QuarantineRequest, tenant_of
+from .turn import Turn
+
+
+def _on_request(state: DispatcherState, record: Record, body: Body, action: JobAction) -> DispatcherState:
+    header = record.header
+    vertex_id = subtask_index = None
+    if isinstance(body, dispatcher.RestartTasks):
+        vertex_id, subtask_index = body.vertex_id, body.subtask_index
+    job_id: str = body.job_id  # type: ignore[attr-defined]
+    request = JobControl(header.sender, job_id, action, vertex_id, subtask_index, tenant_of(header))
+    return state.with_request(record.offset, request)
+
+
+def on_pause_job(state: DispatcherState, record: Record, body: dispatcher.PauseJob) -> DispatcherState:
+    return _on_request(state, record, body, JobAction.PAUSE)
+
+
+def on_resume_job(state: DispatcherState, record: Record, body: dispatcher.ResumeJob) -> DispatcherState:
+    return _on_request(state, record, body, JobAction.RESUME)
+
+
+def on_dispatcher_restart_tasks(
+    state: DispatcherState, record: Record, body: dispatcher.RestartTasks
+) -> DispatcherState:
+    return _on_request(state, record, body, JobAction.RESTART)
+
+
+def on_set_quarantine(
+    state: DispatcherState, record: Record, body: dispatcher.SetQuarantine
+) -> DispatcherState:
+    request = QuarantineRequest(body.resource_id, body.host, body.mode, body.reason)
+    return state.with_request(record.offset, request)
+
+
+def judge(state: DispatcherState, offset: int, request: JobControl, turn: Turn) -> bool:
+    """Takes the verdict on a request about a job; returns False if the job is accepted or started in this turn."""
+    job_id = request.job_id
+    job = state.find_job_of(request.tenant, job_id)
+    if job is None:
+        if job_id not in state.jobs and job_id in turn.changed_jobs:
+            return False
+        _reject(request, offset, f"job {job_id[:80]} is unknown", turn)
+        return True
+    if job.phase in (Phase.BUILT, Phase.ACCEPTED) or job_id in turn.changed_jobs:
+        return False
+    refusal = (
+        "the cluster is shutting down" if state.ending is not None else _find_refusal(job, request.action)
+    )
+    if refusal is not None:
+        _reject(request, offset, refusal, turn)
+        return True
+    turn.changed_jobs.add(job_id)
+    body: Body
+    match request.action:
+        case JobAction.PAUSE:
+            body = job_master.SuspendJob(job_id=job_id, reason=f"paused by {request.requester}")
+        case JobAction.RESUME:
+            body = job_master.ResumeJob(job_id=job_id)
+        case JobAction.RESTART:
+            body = job_master.RestartTasks(
+                job_id=job_id, vertex_id=request.vertex_id, subtask_index=request.subtask_index
+            )
+    turn.add_verdict(offset, OutgoingEvent(address(JOB_MASTER, job_id), body, offset))
+    return True
+
+
+def _find_refusal(job: Job, action: JobAction) -> str | None:
+    match job.phase:
+        case Phase.RUNNING:
+            return f"job {job.job_id} is not paused" if action is JobAction.RESUME else None
+        case Phase.SUSPENDED if job.is_paused:
+            return None if action is JobAction.RESUME else f"job {job.job_id} is paused"
+        case Phase.SUSPENDING if job.is_paused:
+            return f"job {job.job_id} is being paused: its tasks have not ended yet"
+        case Phase.SUSPENDING | Phase.SUSPENDED:
+            return f"job {job.job_id} is suspended with the cluster, and resumes with its next start"
+        case Phase.CANCELLING:
+            return f"job {job.job_id} is being cancelled"
+        case Phase.BUILDING | Phase.BUILD_FAILED:
+            return f"job {job.job_id} does not run: its program is not built"
+        case _:
+            return f"job {job.job_id} has ended already: {job.status.value}"
+
+
+def _reject(request: JobControl, offset: int, reason: str, turn: Turn) -> None:
+    rejected = client.JobRequestRejected(job_id=request.job_id, reason=reason)
+    turn.add_verdict(offset, OutgoingEvent(request.requester, rejected, offset, request.tenant))
+
+
+def judge_quarantine(offset: int, request: QuarantineRequest, turn: Turn) -> None:
+    """Passes the request on: a TaskExecutor or host need not be there yet."""
+    body = resource_manager.QuarantineChanged(
+        resource_id=request.resource_id, host=request.host, mode=request.mode, reason=request.reason
+    )
+    turn.add_verdict(offset, OutgoingEvent(RESOURCE_MANAGER, body, offset))
+
+
+def _on_verdict(state: DispatcherState, record: Record, _body: Body) -> DispatcherState:
+    return state.without_request(record.header.cause)
+
+
+on_job_request_rejected = on_job_master_restart_tasks = on_quarantine_changed = _on_verdict
+
+STEPS: Mapping[type[Body], Step[DispatcherState]] = {
+    dispatcher.PauseJob: on_pause_job,
+    dispatcher.ResumeJob: on_resume_job,
+    dispatcher.RestartTasks: on_dispatcher_restart_tasks,
+    dispatcher.SetQuarantine: on_set_quarantine,
+    client.JobRequestRejected: on_job_request_rejected,
+    job_master.RestartTasks: on_job_master_restart_tasks,
+    resource_manager.QuarantineChanged: on_quarantine_changed,
+}

@@ -1,0 +1,101 @@
+"""What operators do: quarantines, pauses and restarts; and the law of a quarantine, over the log."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from tailrace.schemas import dispatcher, resource_manager, task_executor
+from tailrace.schemas.body import Body
+from tailrace.schemas.event import Record
+from tailrace.schemas.types import QuarantineMode
+from tailrace.services.core.role import instance_of
+from tailrace.services.job_master.state import StartedJob
+from tailrace.services.resource_manager.state import host_of
+
+from ..async_simulator import AsyncSimulator
+
+OPERATION_ACTIONS = {
+    "set_quarantine": 2.0,
+    "release_all": 0.5,
+    "pause": 0.7,
+    "resume": 1.0,
+    "restart_tasks": 1.0,
+}
+"""As FAULT_ACTIONS."""
+_MODES = (QuarantineMode.RELEASED, QuarantineMode.QUARANTINED, QuarantineMode.DRAINING)
+
+
+class OperationChaos:
+    """Steps of Chaos."""
+
+    draw: random.Random
+    world: AsyncSimulator
+    job_ids: list[str]
+
+    def _any_tenant(self) -> str:
+        raise NotImplementedError
+
+    def set_quarantine(self) -> None:
+        """Quarantines, drains or releases a TaskExecutor or a host, whether it is there or not."""
+        draw, world = self.draw, self.world
+        resource_id: str | None = draw.choice(sorted({"te-1", "te-2", *world.workers}))
+        host = draw.choice(("host-0", "host-1")) if draw.random() < 0.2 else None
+        self._set_quarantine(None if host else resource_id, host, draw.choice(_MODES))
+
+    def release_all(self) -> None:
+        """Releases everything that is quarantined."""
+        manager = self.world.truth.states.get("resource_manager")
+        if manager is None:
+            return
+        for resource_id in sorted(manager.quarantines.task_executors):
+            self._set_quarantine(resource_id, None, QuarantineMode.RELEASED)
+        for host in sorted(manager.quarantines.hosts):
+            self._set_quarantine(None, host, QuarantineMode.RELEASED)
+
+    def _set_quarantine(self, resource_id: str | None, host: str | None, mode: QuarantineMode) -> None:
+        self.world.request(
+            dispatcher.SetQuarantine(resource_id=resource_id, host=host, mode=mode, reason="a test")
+        )
+
+    def pause(self) -> None:
+        self._request_control(dispatcher.PauseJob)
+
+    def resume(self) -> None:
+        self._request_control(dispatcher.ResumeJob)
+
+    def _request_control(self, kind: type[dispatcher.PauseJob | dispatcher.ResumeJob]) -> None:
+        body = kind(job_id=self.draw.choice(self.job_ids))
+        self.world.request(body, tenant=self._any_tenant(), admitted=self.draw.choice((1, 1, 2)))
+
+    def restart_tasks(self) -> None:
+        """Restarts a subtask, a vertex or a whole job."""
+        draw, job_id = self.draw, self.draw.choice(self.job_ids)
+        state = self.world.truth.states.get(f"job_master/{job_id}")
+        vertex_id = subtask_index = None
+        if isinstance(state, StartedJob) and draw.random() < 0.8:
+            vertex_id, subtask_index = draw.choice(sorted(state.current_attempts))
+            subtask_index = draw.choice((None, subtask_index))
+        body = dispatcher.RestartTasks(job_id=job_id, vertex_id=vertex_id, subtask_index=subtask_index)
+        self.world.request(body, tenant=self._any_tenant())
+
+
+def check_quarantines(records: Iterable[Record]) -> None:
+    """No slot of a quarantined TaskExecutor is requested by a decision that knows of the quarantine."""
+    apart: dict[tuple[str | None, str | None], int] = {}
+    hosts: dict[str, tuple[str, int]] = {}
+    for record in records:
+        body: Body = record.body
+        if isinstance(body, resource_manager.RegisterTaskExecutor):
+            hosts[body.resource_id] = host_of(body.address), record.offset
+        elif isinstance(body, resource_manager.QuarantineChanged):
+            apart.pop((body.resource_id, body.host), None)
+            if body.mode is not QuarantineMode.RELEASED:
+                apart[body.resource_id, body.host] = record.offset
+        elif isinstance(body, task_executor.RequestSlot):
+            resource_id = instance_of(record.header.recipient)
+            host, registered = hosts.get(resource_id, ("", 0))
+            decided_at = record.header.decided_at or 0
+            for name, since in (((resource_id, None), 0), ((None, host), registered)):
+                begun = apart.get(name)
+                assert begun is None or decided_at < max(begun, since), f"{name} is quarantined: {record}"
