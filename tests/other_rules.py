@@ -22,6 +22,7 @@ from tailrace.services import core, dispatcher, job_master, resource_manager, ta
 from tailrace.services.configuration import role_options
 from tailrace.services.dispatcher import (
     Dispatcher,
+    job_control,
     job_store,
     jobs,
     requests,
@@ -44,11 +45,12 @@ from tailrace.services.resource_manager import (
     active_mode,
     gone_task_executors,
     placement,
+    quarantine,
     shutdown,
     slot_allocation,
     task_executor_loss,
 )
-from tailrace.services.task_executor import TaskExecutor
+from tailrace.services.task_executor import TaskExecutor, task_failures
 
 DECIDING_MODULES = (
     failure_limit,
@@ -77,9 +79,12 @@ JUDGEMENTS: tuple[tuple[Any, str], ...] = (
     (failover, "on_failure"),
     (failover, "verdict_events"),
     (gone_task_executors, "outgoing_events"),
+    (job_control, "judge"),
+    (job_control, "judge_quarantine"),
     (job_store, "send_due"),
     (jobs, "judge_cancellation"),
     (jobs, "judge_submission"),
+    (quarantine, "quarantine_events"),
     (restore, "find_failure"),
     (shutdown, "shutdown_events"),
     (slot_events, "idle_slots"),
@@ -87,6 +92,7 @@ JUDGEMENTS: tuple[tuple[Any, str], ...] = (
     (status_changes, "due_change"),
     (subsumption, "are_retained"),
     (task_executor_loss, "loss_events"),
+    (task_failures, "failure_events"),
     (trigger, "outgoing_events"),
 )
 """The functions that take verdicts, in the modules that use them."""
@@ -112,6 +118,8 @@ FIXED: Mapping[str, int] = {
     "job_master.checkpoints.trigger._MOST_REPEATS": 64,
     "job_master.exception_history._LONGEST": 8_000,
     "task_executor.checkpoints._MOST_ENDS": 8,
+    "task_executor.task_failures._LIMIT": 20,
+    "task_executor.task_failures._LONGEST_REASON": 100,
     # Texts and times in states.
     "core.outbox._GRAIN": 62_500,
     "core.resource_profile._DECIMALS": 8,

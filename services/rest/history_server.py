@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, NoReturn, cast
@@ -271,7 +271,7 @@ class _Refusal:
         return _refuse
 
 
-def _refuse(_parameters: Mapping[str, Any], _body: object, _key: str | None) -> NoReturn:
+def _refuse(*_: object) -> NoReturn:
     raise MethodNotAllowed(
         "A history server only reads: send the request to a server of a cluster that runs.", {"Allow": "GET"}
     )

@@ -36,6 +36,7 @@ class RestoreHistory:
     restored_at: int = -1
     lost: int = NEVER
     """Where the progress of an attempt of this generation was lost first."""
+    lost_by: Attempt | None = None
     restoring: dict[str, int] = field(default_factory=dict)
     """Attempt -> the checkpoint of its own job that it was submitted with, until it runs."""
 
@@ -60,6 +61,8 @@ class Restores:
                 self._history(event["job_id"]).lost = NEVER
             case "client.JobStatusChanged" if event["status"] == "RESTARTING":
                 self._history(event["job_id"]).is_waiting = True
+            case "task_executor.FreeSlot" | "task_executor.CancelTask" if event.kind == "job_master":
+                self._given_up(event)
             case "task_executor.SubmitTask":
                 for item in event["subtasks"]:
                     yield from self._submitted(event, item)
@@ -159,8 +162,17 @@ class Restores:
         if to == "RUNNING" or to in ENDS:
             history.restoring.pop(attempt.attempt_id, None)
         counts = attempt.over_at == event.offset and attempt.generation == history.generation
-        if event.body.get("progress_lost") and counts:
-            history.lost = min(history.lost, event.offset)
+        if event.body.get("progress_lost") and counts and event.offset < history.lost:
+            history.lost, history.lost_by = event.offset, attempt
+
+    def _given_up(self, event: Event) -> None:
+        """The JobMaster had given the attempt up before it reported the loss: the next one finds it out once more."""
+        history = self._history(event.by)
+        lost_by = history.lost_by
+        is_before = event.cause is not None and event.cause < history.lost
+        names = (event.body.get("allocation_id"), event.body.get("execution_attempt_id"))
+        if is_before and lost_by is not None and {lost_by.allocation_id, lost_by.attempt_id} & set(names):
+            history.lost, history.lost_by = NEVER, None
 
     def _restored(self, event: Event) -> Iterator[str]:
         job_id, reported, history = (

@@ -37,11 +37,14 @@ def restart(
     vertex: Annotated[
         str | None,
         typer.Option(
-            metavar="V", help="Only the tasks of this vertex: its id or its name in `tailrace show`."
+            "--vertex",
+            metavar="V",
+            help="Only the tasks of this vertex: its id or its name in `tailrace show`.",
         ),
     ] = None,
     subtask: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only this subtask of the vertex, from 1.")
+        int | None,
+        typer.Option("--subtask", min=1, metavar="N", help="Only this subtask of the vertex, from 1."),
     ] = None,
     detached: Detached = False,
     cluster: ClusterOptions = DEFAULT_CLUSTER,

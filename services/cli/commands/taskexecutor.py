@@ -25,9 +25,12 @@ ResourceId = Annotated[
     str | None, typer.Argument(metavar="[ID]", help="The TaskExecutor, as `taskexecutor list` shows it.")
 ]
 Host = Annotated[
-    str | None, typer.Option(metavar="HOST", help="All TaskExecutors of this host, in place of one.")
+    str | None,
+    typer.Option("--host", metavar="HOST", help="All TaskExecutors of this host, in place of one."),
 ]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="Why; the log and `taskexecutor list` show it.")]
+Reason = Annotated[
+    str, typer.Option("--reason", metavar="TEXT", help="Why; the log and `taskexecutor list` show it.")
+]
 
 
 @app.callback(invoke_without_command=True)

@@ -102,6 +102,12 @@ class AcceptingCommands:
     def submit(self, _parameters: object, body: operations.SubmissionBody, _key: str | None) -> Answer:
         return Answer(operations.Submission(body.target, "0" * 32), 201, 1)
 
+    def send(self, _requester: str, _send: object, _find_outcome: object) -> tuple[str, int]:
+        return "", 1
+
+    def find_controlled_job_id(self, parameters: Mapping[str, str]) -> str:
+        return parameters["jobid"]
+
 
 class AcceptingPrograms:
     """Programs that are never stored or run."""

@@ -34,7 +34,7 @@ from .invariants import Invariants
 from .jobs import STRATEGIES, any_checkpointing, any_job
 from .master_chaos import MASTER_FAULT_ACTIONS, MastersChaos
 from .masters import StandbyWorld
-from .operation_chaos import OPERATION_ACTIONS, OperationChaos
+from .operation_chaos import OperationChaos, any_quarantine_rule
 
 RESOURCE_IDS = ("te-1", "te-2", "te-3", "te-4")
 LONG_S = 400
@@ -75,7 +75,6 @@ FAULT_ACTIONS = {
     "shut_down": 0.15,
     "fail_job_master": 0.5,
     **CHECKPOINT_FAULT_ACTIONS,
-    **OPERATION_ACTIONS,
 }
 """Weights of faults and requests, before the factors of a seed."""
 
@@ -90,11 +89,13 @@ class Chaos(CheckpointChaos, OperationChaos, MastersChaos):
         stands_by: bool | None = None,
         outsiders: random.Random | None = None,
         clocks: random.Random | None = None,
+        operators: random.Random | None = None,
     ) -> None:
         """`stands_by`: whether there are standby masters; None: random. `outsiders`: draws the events of an outsider
         after some steps; None: nobody else writes to the log. `clocks`: draws the wall clocks of the processes; None:
-        they have one clock."""
+        they have one clock. `operators`: draws what operators request after some steps; None: nothing."""
         self.outsiders = outsiders
+        self.operators = operators
         self.draw = draw
         self.stands_by = draw.random() < 0.5 if stands_by is None else stands_by
         kind = StandbyWorld if self.stands_by else AsyncSimulator
@@ -142,6 +143,8 @@ class Chaos(CheckpointChaos, OperationChaos, MastersChaos):
         move()
         if self.outsiders is not None and self.outsiders.random() < 0.2:
             self.intrude(self.outsiders)
+        if self.operators is not None and self.operators.random() < 0.15:
+            self.operate(self.operators)
         self.invariants.always()
 
     def begin(self) -> None:
@@ -258,10 +261,8 @@ class Chaos(CheckpointChaos, OperationChaos, MastersChaos):
             configuration["dispatcher.tenants"] = ";".join(TENANTS)
             configuration["dispatcher.tenant.pay.max-jobs"] = str(draw.randint(1, 4))
             configuration["dispatcher.tenant.search.max-slots"] = str(draw.randint(1, 6))
-        if draw.random() < 0.3:
-            configuration["taskmanager.quarantine.task-failures"] = str(draw.randint(1, 3))
-            configuration["taskmanager.quarantine.duration"] = draw.choice(("5 s", "1 h"))
-            configuration["taskmanager.quarantine.max-percent"] = draw.choice(("34", "60", "100"))
+        if self.operators is not None:
+            configuration.update(any_quarantine_rule(self.operators))
         configuration.update(draw.choice(STRATEGIES))
         if draw.random() < 0.5:
             configuration.update(any_checkpointing(draw))

@@ -15,36 +15,52 @@ from tailrace.services.resource_manager.state import host_of
 
 from ..async_simulator import AsyncSimulator
 
-OPERATION_ACTIONS = {
-    "set_quarantine": 2.0,
-    "release_all": 0.5,
-    "pause": 0.7,
-    "resume": 1.0,
-    "restart_tasks": 1.0,
-}
-"""As FAULT_ACTIONS."""
+_ACTIONS = {"set_quarantine": 4.0, "release_all": 1.0, "pause": 0.7, "resume": 1.0, "restart_tasks": 1.5}
+"""Weights of the requests."""
 _MODES = (QuarantineMode.RELEASED, QuarantineMode.QUARANTINED, QuarantineMode.DRAINING)
+
+
+def any_quarantine_rule(draw: random.Random) -> dict[str, str]:
+    """Returns options of the quarantine by rule, mostly none."""
+    if draw.random() < 0.7:
+        return {}
+    return {
+        "taskmanager.quarantine.task-failures": str(draw.randint(1, 3)),
+        "taskmanager.quarantine.duration": draw.choice(("5 s", "1 h")),
+        "taskmanager.quarantine.max-percent": draw.choice(("34", "60", "100")),
+    }
 
 
 class OperationChaos:
     """Steps of Chaos."""
 
-    draw: random.Random
     world: AsyncSimulator
     job_ids: list[str]
 
-    def _any_tenant(self) -> str:
-        raise NotImplementedError
+    def operate(self, draw: random.Random) -> None:
+        """An operator requests something."""
+        (kind,) = draw.choices(list(_ACTIONS), list(_ACTIONS.values()))
+        match kind:
+            case "set_quarantine":
+                resource_id = draw.choice(sorted({"te-1", "te-2", *self.world.workers}))
+                host = draw.choice(("host-0", "host-1")) if draw.random() < 0.2 else None
+                self._set_quarantine(None if host else resource_id, host, draw.choice(_MODES))
+            case "release_all":
+                self._release_all()
+            case "pause":
+                self.world.request(dispatcher.PauseJob(job_id=draw.choice(self.job_ids)))
+            case "resume":
+                body = dispatcher.ResumeJob(job_id=draw.choice(self.job_ids))
+                self.world.request(body, admitted=draw.choice((1, 1, 2)))
+            case _:
+                self._restart_tasks(draw)
 
-    def set_quarantine(self) -> None:
-        """Quarantines, drains or releases a TaskExecutor or a host, whether it is there or not."""
-        draw, world = self.draw, self.world
-        resource_id: str | None = draw.choice(sorted({"te-1", "te-2", *world.workers}))
-        host = draw.choice(("host-0", "host-1")) if draw.random() < 0.2 else None
-        self._set_quarantine(None if host else resource_id, host, draw.choice(_MODES))
+    def _set_quarantine(self, resource_id: str | None, host: str | None, mode: QuarantineMode) -> None:
+        self.world.request(
+            dispatcher.SetQuarantine(resource_id=resource_id, host=host, mode=mode, reason="a test")
+        )
 
-    def release_all(self) -> None:
-        """Releases everything that is quarantined."""
+    def _release_all(self) -> None:
         manager = self.world.truth.states.get("resource_manager")
         if manager is None:
             return
@@ -53,31 +69,17 @@ class OperationChaos:
         for host in sorted(manager.quarantines.hosts):
             self._set_quarantine(None, host, QuarantineMode.RELEASED)
 
-    def _set_quarantine(self, resource_id: str | None, host: str | None, mode: QuarantineMode) -> None:
-        self.world.request(
-            dispatcher.SetQuarantine(resource_id=resource_id, host=host, mode=mode, reason="a test")
-        )
-
-    def pause(self) -> None:
-        self._request_control(dispatcher.PauseJob)
-
-    def resume(self) -> None:
-        self._request_control(dispatcher.ResumeJob)
-
-    def _request_control(self, kind: type[dispatcher.PauseJob | dispatcher.ResumeJob]) -> None:
-        body = kind(job_id=self.draw.choice(self.job_ids))
-        self.world.request(body, tenant=self._any_tenant(), admitted=self.draw.choice((1, 1, 2)))
-
-    def restart_tasks(self) -> None:
+    def _restart_tasks(self, draw: random.Random) -> None:
         """Restarts a subtask, a vertex or a whole job."""
-        draw, job_id = self.draw, self.draw.choice(self.job_ids)
+        job_id = draw.choice(self.job_ids)
         state = self.world.truth.states.get(f"job_master/{job_id}")
         vertex_id = subtask_index = None
         if isinstance(state, StartedJob) and draw.random() < 0.8:
             vertex_id, subtask_index = draw.choice(sorted(state.current_attempts))
             subtask_index = draw.choice((None, subtask_index))
-        body = dispatcher.RestartTasks(job_id=job_id, vertex_id=vertex_id, subtask_index=subtask_index)
-        self.world.request(body, tenant=self._any_tenant())
+        self.world.request(
+            dispatcher.RestartTasks(job_id=job_id, vertex_id=vertex_id, subtask_index=subtask_index)
+        )
 
 
 def check_quarantines(records: Iterable[Record]) -> None:
