@@ -32,7 +32,7 @@ from tailrace.infra.kafka import EmbeddedKafka
 
 DELAY_S = 0.1
 IN_FLIGHT = 1_000
-REQUESTS = scaled(60_000, least=200)
+REQUESTS = scaled(30_000, least=200)
 REQUESTS_IN_ORDER = scaled(300, least=5)
 PATIENCE_S = 120.0
 
