@@ -7,7 +7,7 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ import pytest
 from connectors import operator_config
 from graphs import operator
 from msgspec.structs import replace
+from polling import wait_until
 
 from tailrace import SparkSink, SparkSource, StreamExecutionEnvironment
 from tailrace.infra.jars import spark_jars
@@ -25,13 +26,17 @@ from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.runtime.common.deployment import SubtaskDeployment
 from tailrace.pipelines.runtime.common.failures import TaskError
 from tailrace.pipelines.runtime.common.protocol import OpenTask, OpenTasks
+from tailrace.pipelines.runtime.operators.factory import build_operator
+from tailrace.pipelines.runtime.operators.operator import OperatorSetup
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
+from tailrace.pipelines.runtime.records.batch import Batch
 from tailrace.pipelines.runtime.spark import file_jobs
 from tailrace.pipelines.runtime.spark.file_client import SparkFileClient
 from tailrace.pipelines.runtime.spark.session import start_session
 from tailrace.pipelines.runtime.stream_task.input.sources.build import build_source
 from tailrace.pipelines.runtime.stream_task.input.sources.source import Source, SourceSetup
 from tailrace.pipelines.runtime.task_runtime.spark_file_server import SparkFileServer
+from tailrace.pipelines.types import RecordType
 from tailrace.schemas.types import OperatorConfig
 
 from .test_connectors import attempt as start_attempt
@@ -182,6 +187,48 @@ def test_parquet_is_read_by_several_subtasks_as_declared(spark: SparkFileClient,
             found += [] if polled.batch is None else polled.batch.values
         opened.close()
     assert sorted(found, key=lambda row: row.id) == ROWS[2_000:]
+
+
+@pytest.mark.soak
+def test_spark_reads_files_that_appear_in_buckets(spark: SparkFileClient, tmp_path: Path) -> None:
+    config = operator_config(
+        "files", paths=[str(tmp_path)], format="spark-parquet", output_type=Row, options={},
+        monitor_ms=10, max_age_ms=1_000_000,
+    )  # fmt: skip
+    opened = build_source(config)
+    opened.open(SourceSetup(config, TaskContext(), lambda: 0, spark=spark))
+    read: list[Row] = []
+
+    def reads(count: int) -> Callable[[], bool]:
+        def look() -> bool:
+            if (polled := opened.poll(1_000)).batch is not None:
+                read.extend(polled.batch.values)
+            return len(read) >= count
+
+        return look
+
+    into = operator_config(
+        "file_sink", path=str(tmp_path), format="spark-parquet", bucket=["%Y-%m-%d/%H"], roll_records=200
+    )
+    setup = OperatorSetup(
+        into, TaskContext(), "c", "j", lambda *_, **__: None, (RecordType.of(Row),), spark=spark
+    )
+    sink = build_operator(setup)
+    sink.open()
+    try:
+        for hour in range(3):
+            sink.process(Batch([hour * 3_600_000] * 200, ROWS[hour * 200 : (hour + 1) * 200]))
+            sink.before_commit()
+            list(sink.take_changes())
+            sink.committed()
+            wait_until(reads((hour + 1) * 200))
+        assert sorted(read, key=lambda row: row.id) == ROWS[:600]
+        assert {str(path.relative_to(tmp_path)) for path in tmp_path.glob("1970-01-01/*")} == {
+            f"1970-01-01/0{hour}" for hour in range(3)
+        }
+    finally:
+        opened.close()
+        sink.close()
 
 
 class Wrong(NamedTuple):
