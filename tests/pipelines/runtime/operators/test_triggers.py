@@ -688,3 +688,19 @@ def test_gap_below_millisecond_is_error() -> None:
     assert "the gap of a session is 0: return a timedelta, or milliseconds, 1 or more" in str(
         raised.value.__cause__
     )
+
+
+@pytest.mark.parametrize("time", ["event", "processing"])
+@pytest.mark.parametrize("assigner", ASSIGNERS.values(), ids=list(ASSIGNERS))
+@settings(max_examples=example_count(15))  # for each of many cases
+@given(program=MIXED, lateness=st.sampled_from([0, 5]))
+def test_evictor_that_keeps_all_changes_nothing(
+    assigner: dict[str, Any], time: str, program: list[Item], lateness: int
+) -> None:
+    """Windows record by record give the results of those that are processed batch by batch."""
+    plain, evicting = (
+        run(subject(assigner, None, evictor, time=time, lateness=lateness), program)
+        for evictor in (None, KEEP_ALL)
+    )
+    assert counted(evicting.records, "none") == counted(plain.records, "none")
+    assert Counter(evicting.sides.get("late", [])) == Counter(plain.sides.get("late", []))
