@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from ..functions import Source
 from ..graph.errors import ProgramError
@@ -169,6 +169,20 @@ class Sources:
             rate=None if rate_per_second is None else float(rate_per_second),
         )
 
+    @overload
+    def from_source(
+        self,
+        source: Source[T],
+        watermark_strategy: WatermarkStrategy[T] | None = None,
+        name: str | None = None,
+    ) -> SingleOutputStreamOperator[T]: ...
+    @overload
+    def from_source(
+        self,
+        source: KafkaSource | FileSource,
+        watermark_strategy: WatermarkStrategy[Any] | None = None,
+        name: str | None = None,
+    ) -> SingleOutputStreamOperator[Any]: ...
     def from_source(
         self,
         source: KafkaSource | FileSource | Source[Any],

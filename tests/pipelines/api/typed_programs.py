@@ -6,13 +6,14 @@ finds no more is an unused comment, which is an error too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_type
 
 from tailrace import (
     AggregateFunction,
     CoProcessFunction,
+    DatabaseSource,
     DataStream,
     EventTimeSessionWindows,
     Evictor,
@@ -30,9 +31,11 @@ from tailrace import (
     ReduceFunction,
     RuntimeContext,
     SingleOutputStreamOperator,
+    Source,
     StreamExecutionEnvironment,
     Sum,
     TimeWindow,
+    TransactionalSink,
     Trigger,
     TriggerContext,
     TriggerResult,
@@ -91,7 +94,7 @@ def sources(env: StreamExecutionEnvironment) -> None:
     assert_type(env.from_collection([Order("ann", 1, 2)]), SingleOutputStreamOperator[Order])
     assert_type(env.read_text_file("lines"), SingleOutputStreamOperator[str])
     env.from_collection(3)  # type: ignore[arg-type]
-    env.from_source("orders")  # type: ignore[arg-type]
+    env.from_source("orders")  # type: ignore[call-overload]
     KafkaSource(3)  # type: ignore[arg-type]
 
 
@@ -268,3 +271,16 @@ def harness(orders: MiniCluster) -> None:
     steps = StreamHarness(lambda lines: lines.flat_map(words))
     assert_type(steps.side_output(OutputTag("late", Order)), list[Order])
     StreamHarness(lambda lines: 3)  # type: ignore[arg-type, return-value]
+
+
+class Lines(TransactionalSink[str]):
+    def commit(self, transaction_id: str, records: Sequence[str]) -> None:
+        pass
+
+
+def connectors(env: StreamExecutionEnvironment, source: Source[Order]) -> None:
+    assert_type(env.from_source(source), SingleOutputStreamOperator[Order])
+    env.from_source(source).sink_to(Lines())  # type: ignore[arg-type]
+    rows = env.from_source(DatabaseSource("sqlite://", "orders", "id", output_type=Order))
+    assert_type(rows, SingleOutputStreamOperator[Order])
+    rows.filter(lambda order: order.amont > 0)  # type: ignore[attr-defined]

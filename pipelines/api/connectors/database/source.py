@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from ....functions import (
     RuntimeContext,
@@ -18,8 +18,10 @@ from ...checks import is_whole
 from ...durations import to_milliseconds
 from .connection import Database, check_column, check_names, field_names, read_table, refusal
 
+T = TypeVar("T", covariant=True)
 
-class DatabaseSource(Source[Any]):
+
+class DatabaseSource(Source[T]):
     """Reads the rows of a table in the order of a key: a column with unique values, such as the primary key.
 
     A record is the dataclass or NamedTuple that `output_type` declares, with the columns as fields, or a dictionary.
@@ -28,13 +30,44 @@ class DatabaseSource(Source[Any]):
     behind the last key, and asks for them each `poll_interval`.
     """
 
+    @overload
+    def __init__(
+        self: DatabaseSource[dict[str, Any]],
+        url: str,
+        table: str,
+        key: str,
+        *,
+        splits: int = 1,
+        lower_bound: int | None = None,
+        upper_bound: int | None = None,
+        bounded: bool = True,
+        poll_interval: timedelta = timedelta(seconds=1),
+        password_file: str | None = None,
+        schema: str | None = None,
+    ) -> None: ...
+    @overload
     def __init__(
         self,
         url: str,
         table: str,
         key: str,
         *,
-        output_type: type | None = None,
+        output_type: type[T],
+        splits: int = 1,
+        lower_bound: int | None = None,
+        upper_bound: int | None = None,
+        bounded: bool = True,
+        poll_interval: timedelta = timedelta(seconds=1),
+        password_file: str | None = None,
+        schema: str | None = None,
+    ) -> None: ...
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        key: str,
+        *,
+        output_type: type[Any] | None = None,
         splits: int = 1,
         lower_bound: int | None = None,
         upper_bound: int | None = None,
