@@ -1,13 +1,19 @@
-"""asyncio's loop in the thread of the task, with a time of its own: it passes when nothing else is to do."""
+"""asyncio's loop in the thread of the task, with a time of its own: it passes when nothing else is to do.
+
+While functions have sockets, it passes as real time does: else a timeout would be over before an answer can come.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import selectors
+import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 T = TypeVar("T")
+_PATIENCE_S: Final = 0.01
+"""How long a turn waits for sockets."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -21,6 +27,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return self.now
+
+    @property
+    def has_sockets(self) -> bool:
+        """Whether something waits for a socket; the loop has one of its own."""
+        return len(self._selector.get_map()) > 1  # type: ignore[attr-defined]
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         future = super().run_in_executor(executor, func, *args)
@@ -37,6 +48,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if passes and not self._ready:  # type: ignore[attr-defined]
             if self.in_threads:
                 self._process_events(self._selector.select(None))  # type: ignore[attr-defined]
+            elif self.has_sockets:
+                self._process_events(self._selector.select(_PATIENCE_S))  # type: ignore[attr-defined]
             elif self._scheduled:  # type: ignore[attr-defined]
                 self.now = max(self.now, self._scheduled[0].when())  # type: ignore[attr-defined]
         self.call_soon(self.stop)
@@ -51,6 +64,11 @@ class _Selector(selectors.SelectSelector):
     def select(self, timeout: float | None = None) -> Any:
         if timeout and self._of.in_threads:
             timeout = None
+        elif timeout and self._of.has_sockets:
+            begun = time.monotonic()
+            ready = super().select(timeout)
+            self._of.now += time.monotonic() - begun
+            return ready
         ready = super().select(timeout if timeout is None else 0)
         if not ready and timeout:
             self._of.now += timeout

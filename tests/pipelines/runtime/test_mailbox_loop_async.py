@@ -13,6 +13,7 @@ from polling import TIMEOUT_S
 from tailrace.infra import threads
 from tailrace.pipelines.runtime.common.failures import UserCodeError
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import TaskCanceled
+from tailrace.pipelines.testing.memory.cluster import run
 from tailrace.schemas.types import JobGraph
 
 from .test_mailbox_loop import Task, buffer, environment, start
@@ -109,6 +110,14 @@ def test_requests_to_slow_server_are_in_flight_together_up_to_capacity(
     assert task.end is None
     assert task.texts() == values
     assert 2 <= server.most <= 20
+
+
+def test_timeout_is_real_time_in_memory_if_function_has_socket(server: SlowServer) -> None:
+    env = environment()
+    values = [str(number) for number in range(30)]
+    answers = env.from_collection(values, str).async_map(client(server.port), capacity=4, output_type=str)
+    answers.print()
+    assert run(env.get_job_graph("asking")).records == values
 
 
 def test_full_operator_reads_nothing_and_commits_its_records(start: Start, holding: SlowServer) -> None:
