@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 from pipelines.runtime.harness import Collected, Commit, Item, Record, Records, Subject, Watermark, feed, run
 
 from tailrace.pipelines.functions import OutputTag, ProcessJoinContext, ProcessJoinFunction
-from tailrace.pipelines.functions.join_adapters import TemporalJoin
+from tailrace.pipelines.functions.join_adapters import (
+    JoinedWindow,
+    TaggedKey,
+    TemporalJoin,
+    as_one,
+    as_two,
+    tagged_type,
+)
 from tailrace.pipelines.runtime.operators.interval_join import (
     LEAST_BUCKET_MS,
     IntervalJoinOperator,
@@ -199,3 +206,25 @@ def test_interval_join_continues_with_other_bounds(
     assert Counter(collected.records) == Counter((max(a[0], b[0]), (*a, *b)) for a, b in pairs)
     feed(operator, second, Watermark(END))
     assert not any(state for name, state in operator.backend.snapshot().items() if name != "~times")  # type: ignore[attr-defined]
+
+
+def test_window_join_fires_again_for_late_record_and_sends_later_ones_to_side_output() -> None:
+    join = JoinedWindow(lambda left, right: (left[1], right[1]), OF, OF)
+    parameters = {
+        "assigner": {"kind": "tumbling", "size_ms": 10, "time": "event"},
+        "allowed_lateness_ms": 5,
+        "late_tag": "late",
+        "aggregation": "none",
+        "key_type": "str",
+    }
+    target = Subject("window", (TaggedKey(key_of, key_of), None, join), parameters, (tagged_type(OF, OF),))
+    program = [
+        Records([(1, as_one(("a", 1))), (2, as_two(("a", 2))), (3, as_two(("b", 3)))]),
+        Watermark(9),
+        Records([(4, as_two(("a", 4)))]),
+        Watermark(14),
+        Records([(5, as_one(("a", 5))), (6, as_two(("b", 6)))]),
+    ]
+    collected = run(target, program)
+    assert collected.records == [(9, (1, 2)), (9, (1, 2)), (9, (1, 4))]
+    assert collected.sides == {"late": [(5, as_one(("a", 5))), (6, as_two(("b", 6)))]}
