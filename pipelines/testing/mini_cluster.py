@@ -7,6 +7,7 @@ checkpoints and transactions are those of a real cluster.
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -186,6 +187,7 @@ class MiniCluster:
         """Starts a job of a graph, as `run` does. Raises ProgramError, JobFailedError."""
         if reasons := validate(graph):
             raise ProgramError(f"the job was rejected: {reasons[0]}")
+        _check_sources(graph)
         number = len(self.jobs) + 1
         job = MiniJob(
             _without_other_clusters(graph),
@@ -211,6 +213,19 @@ class _Executor:
 
     def execute(self, job_graph: JobGraph) -> MiniJob:
         return self._cluster.start(job_graph, self._savepoint)
+
+
+def _check_sources(graph: JobGraph) -> None:
+    """Raises ProgramError if a source never has nothing to do."""
+    for operator in (operator for vertex in graph.vertices for operator in vertex.operators):
+        if operator.kind == OperatorKind.GENERATOR:
+            parameters = json.loads(operator.parameters)
+            if parameters.get("count") is None and parameters.get("rate") is None:
+                raise ProgramError(
+                    "it generates records without end while the clock stands: give it a count, or a rate_per_second",
+                    operator=operator.name,
+                    location=operator.location,
+                )
 
 
 def _without_other_clusters(graph: JobGraph) -> JobGraph:

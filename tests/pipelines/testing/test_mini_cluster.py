@@ -275,6 +275,13 @@ def test_missing_topic_is_named(tailrace_cluster: MiniCluster) -> None:
         tailrace_cluster.run(counting())
 
 
+def test_generator_without_end_is_refused(tailrace_cluster: MiniCluster) -> None:
+    env = StreamExecutionEnvironment()
+    env.generate(lambda n: n).print()
+    with pytest.raises(ProgramError, match="give it a count, or a rate_per_second"):
+        tailrace_cluster.run(env)
+
+
 def test_program_file_runs_with_arguments(tailrace_cluster: MiniCluster, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
