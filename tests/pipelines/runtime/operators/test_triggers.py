@@ -455,7 +455,7 @@ def model_of(assigner: dict[str, Any], name: str, lateness: int) -> Model:
 
 
 @pytest.mark.parametrize(("assigner", "name", "how"), CASES)
-@settings(max_examples=example_count(12))  # for each of many cases
+@settings(max_examples=example_count(6))  # for each of many cases
 @given(program=EVENTS, lateness=st.sampled_from([0, 5]))
 def test_windows_fire_as_their_trigger_says(
     assigner: dict[str, Any], name: str, how: str, program: list[Item], lateness: int
@@ -499,7 +499,7 @@ MIXED = st.lists(
 
 
 @pytest.mark.parametrize(("assigner", "name", "how"), CASES)
-@settings(max_examples=example_count(6))  # for each of many cases
+@settings(max_examples=example_count(3))  # for each of many cases
 @given(program=MIXED)
 def test_crash_at_any_commit_changes_nothing(
     assigner: dict[str, Any], name: str, how: str, program: list[Item]
