@@ -291,7 +291,10 @@ def _affected(record: Record, state: StartedJob) -> Iterable[str]:
     if isinstance(body, CancelTask):
         return [body.execution_attempt_id]
     if isinstance(body, UpdateTaskExecutionState) and body.execution_state is not ExecutionState.FAILED:
-        return [body.execution_attempt_id]
+        attempt = body.execution_attempt_id
+        ended = state.executions.get(attempt)
+        # A cancelled task that is to restart has its next attempt already.
+        return [attempt] if ended is None else [attempt, state.current_attempts.get(ended.vertex, attempt)]
     return state.executions
 
 

@@ -122,7 +122,7 @@ class MemoryCoordinator:
         given: Callable[[Place, int | None], list[dict[str, Any]]],
         restored: MemoryCheckpoint | None = None,
     ) -> None:
-        self._graph = graph
+        self.graph = graph
         self._job_id = job_id
         self._directory = directory
         self._plan = plan
@@ -201,7 +201,7 @@ class MemoryCoordinator:
         running = self._running()
         finished = {
             place: SubtaskSnapshot(*place, finished=True)
-            for place in places_of(self._graph)
+            for place in places_of(self.graph)
             if place not in running
         }
         pending = self._pending[number] = _Pending(
@@ -272,16 +272,16 @@ class MemoryCoordinator:
             generation=self._generation,
             size=sum(part.state.size for part in pending.parts.values()),
         )
-        places = places_of(self._graph)
+        places = places_of(self.graph)
         parts = tuple(pending.parts[place] for place in places)
         metadata = CheckpointMetadata(
             self._job_id,
-            self._graph.name,
+            self.graph.name,
             completed,
             0,
-            outline_of(self._graph),
+            outline_of(self.graph),
             parts,
-            edges_of(self._graph),
+            edges_of(self.graph),
         )
         write_metadata(metadata)
         earlier = () if self._restored is None else self._restored.before
@@ -289,7 +289,10 @@ class MemoryCoordinator:
             *earlier,
             *(row for place in places for row in self._given(place, pending.cuts.get(place))),
         ]
-        self.taken.append(MemoryCheckpoint(metadata, before, options.stops))
+        is_cut = options.stops and options.snapshot_type is SnapshotType.CHECKPOINT
+        self.taken.append(MemoryCheckpoint(metadata, before, options.stops and not is_cut))
+        if is_cut:
+            return  # its attempts stand still until the job is rescaled
         for attempt in list(self._running().values()):
             attempt.confirm(number)
 
@@ -301,8 +304,8 @@ class MemoryCoordinator:
 
     def _senders(self, place: Place) -> list[Place]:
         """Returns all subtasks of the vertices before it."""
-        before = {e.source_vertex_id for e in self._graph.edges if e.target_vertex_id == place[0]}
-        return [place for place in places_of(self._graph) if place[0] in before]
+        before = {e.source_vertex_id for e in self.graph.edges if e.target_vertex_id == place[0]}
+        return [place for place in places_of(self.graph) if place[0] in before]
 
 
 @dataclass(frozen=True)

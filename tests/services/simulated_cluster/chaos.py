@@ -90,12 +90,15 @@ class Chaos(CheckpointChaos, OperationChaos, MastersChaos):
         outsiders: random.Random | None = None,
         clocks: random.Random | None = None,
         operators: random.Random | None = None,
+        rescales: random.Random | None = None,
     ) -> None:
         """`stands_by`: whether there are standby masters; None: random. `outsiders`: draws the events of an outsider
         after some steps; None: nobody else writes to the log. `clocks`: draws the wall clocks of the processes; None:
-        they have one clock. `operators`: draws what operators request after some steps; None: nothing."""
+        they have one clock. `operators`: draws what operators request after some steps; None: nothing. `rescales`: draws
+        requests for another parallelism; None: there are none."""
         self.outsiders = outsiders
         self.operators = operators
+        self.rescales = rescales
         self.draw = draw
         self.stands_by = draw.random() < 0.5 if stands_by is None else stands_by
         kind = StandbyWorld if self.stands_by else AsyncSimulator
@@ -145,6 +148,8 @@ class Chaos(CheckpointChaos, OperationChaos, MastersChaos):
             self.intrude(self.outsiders)
         if self.operators is not None and self.operators.random() < 0.15:
             self.operate(self.operators)
+        if self.rescales is not None and self.rescales.random() < 0.1:
+            self.rescale(self.rescales)
         self.invariants.always()
 
     def begin(self) -> None:

@@ -25,7 +25,6 @@ CHECKPOINT_FAULT_ACTIONS = {
     "lose_progress": 1.5,
     "tear_checkpoint": 0.7,
     "stray_acknowledgement": 3.0,
-    "rescale": 3.0,
 }
 """As FAULT_ACTIONS."""
 
@@ -86,9 +85,9 @@ class CheckpointChaos:
         body = dispatcher.StopWithSavepoint(job_id=self._any_job(), directory=self._directory(), drain=drain)
         self.world.request(body, admitted=self._admitted(), tenant=self._any_tenant())
 
-    def rescale(self) -> None:
+    def rescale(self, draw: random.Random) -> None:
         """A client asks for another parallelism of a job, or of one of its vertices."""
-        draw, job_id = self.draw, self._any_job()
+        job_id = draw.choice(self.job_ids)
         job, bounds, parallelism = self._started_job(job_id), {}, draw.choice((1, 1, 2, 2, 3, 4, 0))
         if job is not None and draw.random() < 0.4:
             vertex = draw.choice(job.topology.in_order)
@@ -100,7 +99,8 @@ class CheckpointChaos:
             parallelism=None if bounds and draw.random() < 0.7 else parallelism,
             bounds=bounds,
         )
-        self.world.request(body, admitted=self._admitted(), tenant=self._any_tenant())
+        tenant = "" if job is None or draw.random() < 0.1 else job.tenant
+        self.world.request(body, admitted=draw.choice((1, 1, 1, 2)), tenant=tenant)
 
     def dispose_savepoint(self) -> None:
         body = dispatcher.DisposeSavepoint(path=self._savepoint())

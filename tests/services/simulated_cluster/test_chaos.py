@@ -25,13 +25,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_invariants_hold_in_random_cluster(seed: int) -> None:
-    # In every second run an outsider writes to the log as well, in every third one the hosts have own clocks, and in
-    # most operators quarantine TaskExecutors, and pause and restart jobs.
+    # In every second run an outsider writes to the log as well, in every third one the hosts have own clocks, in most
+    # operators quarantine TaskExecutors, and pause and restart jobs, and in most jobs are rescaled.
     chaos = Chaos(
         random.Random(seed),
         outsiders=random.Random(seed) if seed % 2 else None,
         clocks=random.Random(seed) if seed % 3 == 0 else None,
         operators=random.Random(seed) if seed % 4 else None,
+        rescales=random.Random(seed) if seed % 5 else None,
     )
     try:
         chaos.run()
