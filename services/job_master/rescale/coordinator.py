@@ -21,7 +21,7 @@ from ....schemas.body import Body
 from ....schemas.event import Record
 from ....schemas.types import JobStatus
 from ...core.role import JOB_MASTER, OutgoingEvent, Step, Time, address
-from .. import job_status, slot_moves
+from .. import job_status, owed_events, slot_moves
 from ..state import StartedJob
 from . import validation
 from .reserved_slots import has_all_slots, request_missing_slots
@@ -62,8 +62,8 @@ def on_rescale_started(state: StartedJob, record: Record, body: job_master.Resca
     return follow(replace(state, rescaling=rescaling), cause)
 
 
-def on_rescale_failed(state: StartedJob, record: Record, _body: client.RescaleFailed) -> StartedJob:
-    return _answered(state, record)
+def on_rescale_failed(state: StartedJob, record: Record, body: client.RescaleFailed) -> StartedJob:
+    return _answered(owed_events.on_rescale_failed(state, record, body), record)
 
 
 def on_job_rescaled(state: StartedJob, record: Record, _body: client.JobRescaled) -> StartedJob:

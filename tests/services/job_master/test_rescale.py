@@ -332,6 +332,15 @@ def test_job_cancelled_while_cut_is_taken_answers_request() -> None:
     assert "CANCELLING" in failure_of(job.send())
 
 
+def test_failed_job_master_answers_request_once() -> None:
+    job = job_of()
+    ask(job, 4)
+    job.receive(JOB, job_master.JobMasterFailed(job_id="j", reason="a fault in its code"))
+    events = job.send()
+    assert failure_of(events) == "a fault in its code"
+    assert job.send() == []
+
+
 def test_suspended_job_continues_its_rescale_after_the_cut() -> None:
     job = job_of()
     ask(job, 3)

@@ -94,8 +94,8 @@ class Chaos(CheckpointChaos, OperationChaos, MastersChaos):
     ) -> None:
         """`stands_by`: whether there are standby masters; None: random. `outsiders`: draws the events of an outsider
         after some steps; None: nobody else writes to the log. `clocks`: draws the wall clocks of the processes; None:
-        they have one clock. `operators`: draws what operators request after some steps; None: nothing. `rescales`: draws
-        requests for another parallelism; None: there are none."""
+        they have one clock. `operators`: draws what operators request after some steps; None: nothing. `rescales`:
+        draws requests for another parallelism; None: there are none."""
         self.outsiders = outsiders
         self.operators = operators
         self.rescales = rescales
