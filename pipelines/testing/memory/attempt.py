@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import random
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
@@ -20,14 +18,6 @@ from ...runtime.common.deployment import (
     VertexDeployment,
 )
 from ...runtime.common.failures import ProgressLostError, TaskError
-from ...runtime.common.protocol import (
-    NO_SKIPPED_RECORDS,
-    SKIPPED,
-    SKIPPED_COUNTS,
-    TIMED,
-    TIMED_RECORDS,
-    SkippedRecords,
-)
 from ...runtime.operators.chain import StatelessPipeline
 from ...runtime.operators.factory import build_prefix
 from ...runtime.operators.kafka_source_parameters import KafkaSourceParameters, StartingMode
@@ -39,7 +29,6 @@ from ...runtime.records.buffers import (
     is_opaque,
     without_records,
 )
-from ...runtime.spark.partition_forwarder import PartitionPosition
 from ...runtime.spark.query import QueryMode
 from ...runtime.spark.query_inputs import ReceivingSubtask, TopicQueryInput
 from ...runtime.spark.record_forwarder import RecordForwardingPlan, RecordForwardingWorker
@@ -58,19 +47,16 @@ from ...runtime.stream_task.restore.restore_plan import plan_restore
 from ...runtime.stream_task.state.fork_worker import ForkedWork
 from ...runtime.stream_task.state.progress import SubtaskProgress
 from .checkpoints import PartReporter
+from .forwarded_records import ForwardedRecords
+from .inline_writes import AtOnce, HeldBack
 from .kafka import JointTransaction, MemoryTransaction, Message, Place
 from .kafka_rows import kafka_rows
+from .transaction_watch import CHANNEL_CALLS, OPERATOR_CALLS, SOURCE_CALLS, watch
 
 if TYPE_CHECKING:
     from .cluster import MemoryCluster
 
 CLUSTER = "memory"
-OPERATOR_CALLS = (
-    "open", "process", "on_woken", "advance_watermark", "advance_clock", "set_idle", "finish", "before_commit",
-    "take_changes", "committed", "restore", "close",
-)  # fmt: skip
-CHANNEL_CALLS = ("write", "flush")
-SOURCE_CALLS = ("restore", "open", "poll", "take_changes", "close")
 
 
 class MemoryAttempt:
@@ -373,7 +359,7 @@ class MemoryAttempt:
         if source is not None:
             plan = self._forwarding_plan(deployment)
             self._columns = plan.columns
-            self._forwarder = plan.worker(_Forwarded(self))
+            self._forwarder = plan.worker(ForwardedRecords(self.task))
             self._forwarder.open()
             prefix = ()
         types = [edge_type(deployment.job_graph, edge) for edge in deployment.inputs]
@@ -570,30 +556,6 @@ class MemoryAttempt:
             self.close()
 
 
-class _Forwarded:
-    """Takes what a worker of Spark forwards, for an attempt."""
-
-    def __init__(self, attempt: MemoryAttempt) -> None:
-        self._attempt = attempt
-
-    def leads(self, path: str) -> bool:
-        return True
-
-    def send(self, path: str, kind: int, place: PartitionPosition, *content: bytes) -> None:
-        skipped, greatest = NO_SKIPPED_RECORDS, None
-        if kind == SKIPPED_COUNTS:
-            skipped = SkippedRecords._make(SKIPPED.unpack(content[0]))
-        elif kind == TIMED_RECORDS:
-            *counts, greatest = TIMED.unpack(content[0])
-            skipped = SkippedRecords._make(counts)
-        where = place.input_index, place.partition, place.first, place.following
-        self._attempt.task.take_records(*where, content[-1], skipped, greatest)
-
-    def fail(self, path: str, place: PartitionPosition, reason: str) -> None:
-        """Raises the error that the worker handles; a cluster has only its text."""
-        raise sys.exception() or TaskError(reason)
-
-
 class MemoryProcess:
     """The attempts of subtasks that commit together; senders come first."""
 
@@ -611,33 +573,6 @@ class MemoryProcess:
             self.commits.commit(always=True)
 
 
-class HeldBack:
-    """The work of a child process: done at once, reported later."""
-
-    def __init__(self, work: ForkedWork) -> None:
-        self._done = work(lambda: None)
-        self.result: Future[bytes] = Future()
-
-    def release(self) -> None:
-        """Reports the end of the work."""
-        self.result.set_result(self._done)
-
-    def kill(self) -> None:
-        """Drops the report."""
-
-
-class AtOnce(Executor):
-    """Runs in the caller's thread, at once, what a thread runs in this order."""
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-
 def no_pause(seconds: float) -> None:
     """Refuses a source that waits."""
     raise AssertionError(f"a source waits {seconds} s for something: it cannot run in memory")
@@ -650,18 +585,3 @@ def is_soft(data: bytes) -> bool:
     except BufferError:
         return False
     return header.tick or header.marker
-
-
-def watch(called: Any, names: Sequence[str], transaction: JointTransaction) -> None:
-    """Makes these methods fail while the transaction is open, also if it opens during a call."""
-
-    def watched(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **more: Any) -> Any:
-            assert not transaction.active, f"a transaction is open while {called} is to {name}"
-            result = method(*arguments, **more)
-            return list(result) if isinstance(result, Iterator) else result
-
-        return call
-
-    for name in names:
-        setattr(called, name, watched(name, getattr(called, name)))
