@@ -7,6 +7,7 @@ import random
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from ...infra.storage.errors import CheckpointError
@@ -14,7 +15,9 @@ from ...schemas.types import JobGraph, JobStatus, SnapshotType
 from ..api.executor import CheckpointFailedError, JobExecutionResult, JobFailedError
 from ..checkpoint.compatibility import incompatibilities, with_key_groups_of
 from ..checkpoint.metadata import CheckpointMetadata, read_metadata
+from ..functions import files
 from ..graph.errors import ProgramError
+from ..graph.python_files import unpack
 from ..runtime.common.failures import describe_failure
 from ..types import PICKLED
 from .memory.attempt import no_pause
@@ -66,6 +69,9 @@ class MiniJob:
         make = run or DrivenRun
         self._run = make(graph, job_id, f"{directory}/{job_id}", logs, clock, seed, restored)
         self._run.pause = pause
+        self._shipped = Path(directory, f"{job_id}-files") if graph.python_files else None
+        if self._shipped is not None:
+            unpack(graph.python_files, self._shipped)
         with self._failures():
             self._run.start()
 
@@ -221,15 +227,16 @@ class MiniJob:
 
 
 class _Failures:
-    """Makes a job FAILED by what its subtasks raise."""
+    """Makes a job FAILED by what its subtasks raise. Meanwhile `shipped_file` finds the files of this job."""
 
     def __init__(self, job: MiniJob) -> None:
         self._job = job
 
     def __enter__(self) -> None:
-        pass
+        self._before, files.directory = files.directory, self._job._shipped
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        files.directory = self._before
         if error is not None:
             self._job._end(JobStatus.FAILED)
         if isinstance(error, Exception) and not isinstance(error, AssertionError):

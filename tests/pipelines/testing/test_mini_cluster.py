@@ -25,6 +25,7 @@ from tailrace import (
     TumblingProcessingTimeWindows,
     ValueState,
     ValueStateDescriptor,
+    shipped_file,
 )
 from tailrace.pipelines.api.executor import CheckpointFailedError
 from tailrace.pipelines.testing.memory.kafka import murmur2
@@ -324,3 +325,20 @@ def test_asynchronous_calls_are_awaited(tailrace_cluster: MiniCluster) -> None:
     tailrace_cluster.fail()
     topic.write(["c"])
     assert job.printed == ["A", "B", "C"]
+
+
+def test_each_job_finds_its_own_shipped_files(tailrace_cluster: MiniCluster, tmp_path: Path) -> None:
+    lines = tailrace_cluster.topic("lines", format=Formats.text())
+    jobs = []
+    for rate in ("2.5", "3.5"):
+        (folder := tmp_path / rate).mkdir()
+        (folder / "rate.txt").write_text(rate)
+        env = StreamExecutionEnvironment()
+        env.add_python_file(str(folder / "rate.txt"))
+        read = env.from_source(KafkaSource("lines", Formats.text()))
+        read.map(lambda line: line + shipped_file("rate.txt").read_text(), str).print()
+        jobs.append(tailrace_cluster.run(env))
+    lines.write(["a"])
+    tailrace_cluster.fail()
+    lines.write(["b"])
+    assert [job.printed for job in jobs] == [["a2.5", "b2.5"], ["a3.5", "b3.5"]]
