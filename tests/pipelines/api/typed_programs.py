@@ -243,6 +243,8 @@ def joins(orders: DataStream[Order], lines: DataStream[str]) -> None:
     assert_type(keyed.temporal_join(others).apply(both), SingleOutputStreamOperator[int])
     keyed.temporal_join(others, "left").apply(both)  # type: ignore[arg-type]
     keyed.interval_join(lines.key_by(len))  # type: ignore[arg-type]
+    keyed.temporal_join(others, "outer")  # type: ignore[call-overload]
+    orders.interval_join(others)  # type: ignore[attr-defined]
 
 
 def requests(orders: DataStream[Order]) -> None:
