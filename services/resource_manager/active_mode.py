@@ -162,8 +162,12 @@ def worker_stops(state: ResourceManagerState, used: Collection[str], now: Time) 
         return []
     timeout = state.options.taskmanager_timeout
     reasons = dict.fromkeys(idle.until(now - timeout), f"none of its slots was used for {timeout / 1e6:g} s")
+    has_waiting = bool(state.slot_manager.requests.waiting)
     for resource_id in sorted(state.slot_manager.slots.excluded):
         quarantine = state.find_quarantine(resource_id)
+        if has_waiting and resource_id not in state.quarantines.task_executors:
+            # The platform may start the next worker on the drained host, too, which would be stopped without end.
+            continue
         if quarantine is not None and quarantine.is_drain and resource_id in idle:
             reasons[resource_id] = f"it is drained: {quarantine.reason}"
     return [

@@ -162,7 +162,13 @@ class Restores:
         if to == "RUNNING" or to in ENDS:
             history.restoring.pop(attempt.attempt_id, None)
         counts = attempt.over_at == event.offset and attempt.generation == history.generation
-        if event.body.get("progress_lost") and counts and event.offset < history.lost:
+        # The attempt after a restart on request finds it out once more.
+        if (
+            event.body.get("progress_lost")
+            and counts
+            and not attempt.restarts
+            and event.offset < history.lost
+        ):
             history.lost, history.lost_by = event.offset, attempt
 
     def _given_up(self, event: Event) -> None:

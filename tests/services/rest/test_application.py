@@ -102,6 +102,11 @@ class AcceptingCommands:
     def submit(self, _parameters: object, body: operations.SubmissionBody, _key: str | None) -> Answer:
         return Answer(operations.Submission(body.target, "0" * 32), 201, 1)
 
+    def rescale(self, _parameters: object, _body: object, _key: str | None) -> Answer:
+        return Answer(operations.Empty(), 200, 1)
+
+    require_resources = rescale
+
     def send(self, _requester: str, _send: object, _find_outcome: object) -> tuple[str, int]:
         return "", 1
 
