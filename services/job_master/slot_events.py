@@ -18,7 +18,7 @@ from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, Step, Ti
 from . import failover, scheduling, slot_moves, task_executor_connections
 from .job_status import ACTIVE
 from .owed_events import OwedCancelSlotRequest, OwedSlotsAccepted, OwedSlotsRejected
-from .slot_pool import AllocatedSlot, SlotStep
+from .slot_pool import AllocatedSlot, SlotPool, SlotStep
 from .state import ConnectionState, RegistrationState, StartedJob
 
 # Cached members: Python 3.11 takes 0.2 us to find a member of an Enum (docs/notes/event-cost.md), and these are
@@ -87,6 +87,8 @@ def on_offer_slots(state: StartedJob, record: Record, body: job_master.OfferSlot
         state = owe(state, OwedSlotsAccepted(cause, resource_id, tuple(accepted)))
     if rejected:
         state = owe(state, OwedSlotsRejected(cause, resource_id, tuple(rejected)))
+        if state.status in ACTIVE:
+            state, pool = _request_again(state, pool, rejected, cause)
     if not taken:
         return replace(state, slots=pool)
     pool = pool.accept_offer(taken, resource_id, cause)
@@ -102,6 +104,24 @@ def on_offer_slots(state: StartedJob, record: Record, body: job_master.OfferSlot
         reason = f"its tasks have moved to TaskExecutor {resource_id}"
         state = failover.move_tasks(state, old, allocation_id, reason, cause)
     return state
+
+
+def _request_again(
+    state: StartedJob, pool: SlotPool, rejected: list[str], cause: int
+) -> tuple[StartedJob, SlotPool]:
+    """Requests other slots in place of rejected ones that were requested: their TaskExecutor still has to read that it
+    is disconnected, as after a pause, and the ResourceManager forgets the requests."""
+    requests = (pool.requests.get(allocation_id) for allocation_id in rejected)
+    waiting = [each for each in requests if each is not None and each.step is _PENDING]
+    state = replace(state, slots=pool)
+    if not waiting:
+        return state, pool
+    # A rescale requests its own slots again by itself.
+    slots = sorted(each.slot for each in waiting if not state.is_reserve(each))
+    for request in waiting:
+        state = slot_moves.give_back(state, request.allocation_id, "its TaskExecutor is disconnected", cause)
+    state = scheduling.find_slots(state, slots, cause)
+    return state, state.slots
 
 
 def on_request_slot(state: StartedJob, record: Record, body: resource_manager.RequestSlot) -> StartedJob:
