@@ -13,15 +13,17 @@ from .data_stream import (
     AllWindowedStream,
     BroadcastConnectedStream,
     BroadcastStream,
+    CoGroupedStreams,
     ConnectedStreams,
     DataStream,
-    DataStreamSink,
+    IntervalJoined,
+    JoinedStreams,
     KeyedStream,
     SingleOutputStreamOperator,
+    TemporalJoined,
     WindowedStream,
 )
-from .event_time_joins import IntervalJoined, TemporalJoined
-from .joined_streams import CoGroupedStreams, JoinedStreams
+from .stream import DataStreamSink
 
 __all__ = [
     "AllWindowedStream",

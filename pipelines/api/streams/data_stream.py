@@ -1,16 +1,18 @@
-"""The streams of a program: DataStream, KeyedStream, ConnectedStreams, BroadcastStream, WindowedStream, and sinks.
+"""The streams of a program: DataStream, KeyedStream, ConnectedStreams, BroadcastStream, WindowedStream, and joins.
 
 Each method of a stream returns another stream, so the classes refer to each other: like PyFlink's data_stream.py they
-are in one module. `Stream`, `Sinks` and `Partitioning` are the parts of a DataStream.
+are in one module. `Stream` and `Sinks` (stream.py) and `Partitioning` are the parts of a DataStream. As in Flink, a
+window join and a co-group are a window over the union of two streams, whose records are tagged.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, Self, TypeVar, overload
 
 from ....schemas.types import Partitioner
 from ...functions import (
@@ -20,10 +22,12 @@ from ...functions import (
     BroadcastProcessFunction,
     CheckpointedFunction,
     CoFlatMapFunction,
+    CoGroupFunction,
     CoMapFunction,
     CoProcessFunction,
     FilterFunction,
     FlatMapFunction,
+    JoinFunction,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     KeyedProcessFunction,
@@ -32,10 +36,11 @@ from ...functions import (
     OutputTag,
     ProcessAllWindowFunction,
     ProcessFunction,
+    ProcessJoinContext,
+    ProcessJoinFunction,
     ProcessWindowFunction,
     ReduceFunction,
-    SinkFunction,
-    TransactionalSink,
+    TaggedUnion,
     WindowContext,
 )
 from ...functions.adapters import (
@@ -52,36 +57,36 @@ from ...functions.adapters import (
 )
 from ...functions.aggregates import WindowAggregate, WindowRow
 from ...functions.evictor import CountEvictor, Evictor
-from ...functions.http_sink import discard
+from ...functions.join_adapters import (
+    CoGroupedWindow,
+    JoinedWindow,
+    TaggedKey,
+    TemporalJoin,
+    as_one,
+    as_two,
+    tagged_type,
+)
 from ...functions.lookup import LookupCache, LookupJoin, is_async
 from ...functions.trigger import Trigger
 from ...functions.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
 from ...types import PICKLED, OptionalOf, RecordType, Scalar, TupleOf
 from .. import signatures, sql
 from ..checks import is_text, is_whole
-from ..collected import CollectedRecords
-from ..connectors import FileSink, HttpSink, KafkaSink
-from ..connectors.custom import check_custom_sink
-from ..connectors.format_compatibility import check_sink
-from ..connectors.source_names import paths_name, topics_name
-from ..display import StreamRows, operator_name, stream_html
 from ..durations import to_milliseconds
-from ..kafka_sinks import kafka_sink_fields
 from ..keys import NO_KEY, Key, column_of, common_key_type, field_selector, key_of
 from ..program import Program
 from ..signatures import Signature, check_function, function_name, is_rich, uses_itself
 from ..source_location import caller_location
 from ..transformations import (
     Aggregate,
-    AsyncMap,
     BroadcastProcess,
     CoFlatMap,
-    Collect,
     CoMap,
     CoProcess,
+    EventTimeJoin,
     Filter,
     FlatMap,
-    Foreach,
+    IntervalJoin,
     KeyedBroadcastProcess,
     KeyedCoProcess,
     KeyedProcess,
@@ -89,7 +94,6 @@ from ..transformations import (
     MapBatches,
     Partition,
     Physical,
-    Print,
     Process,
     Reduce,
     RunningFunction,
@@ -99,18 +103,13 @@ from ..transformations import (
     Watermarks,
     Where,
     Window,
-    WriteExternalKafka,
-    WriteFiles,
-    WriteKafka,
-    WriteTransactions,
 )
 from ..type_hints import result_type
 from ..watermark_strategy import WatermarkStrategy
 from ..windows import GlobalWindows, WindowAssigner
-from .event_time_joins import IntervalJoinStreams, TemporalJoined
-from .joined_streams import CoGroupedStreams, JoinedStreams
 from .named_aggregates import create_named_aggregates
 from .settings import OnlyInPrograms, OperatorSettings, check_count, check_tag, refusal
+from .stream import Sinks, Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -123,181 +122,10 @@ X = TypeVar("X")
 A = TypeVar("A")
 B = TypeVar("B")
 S = TypeVar("S")
+W = TypeVar("W")
+W_co = TypeVar("W_co", covariant=True)
 
-
-class Stream(OnlyInPrograms, Generic[T]):
-    """The output of a transformation."""
-
-    def __init__(self, program: Program, transformation_id: int) -> None:
-        self._program = program
-        self._id = transformation_id
-
-    @property
-    def record_type(self) -> RecordType:
-        """The type of the stream's records."""
-        return self._program.record_type(self._id)
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r} of {self.record_type}>"
-
-    def _repr_html_(self) -> str:
-        return stream_html(type(self).__name__, self._name, self.record_type)
-
-    @property
-    def _name(self) -> str:
-        return operator_name(self._program.transformations, self._id)
-
-    def _checked(self, step: str, function: object, signature: Signature, output_type: object) -> RecordType:
-        """Checks the function, and returns the type of its results."""
-        check_function(function, signature, operator=step, location=caller_location())
-        return result_type(function, signature) if output_type is None else RecordType.of(output_type)
-
-    def _then(
-        self, kind: type[Physical], step: str, name: str, output_type: RecordType, **fields: Any
-    ) -> SingleOutputStreamOperator[Any]:
-        made = self._program.add(
-            kind,
-            step=step,
-            location=caller_location(),
-            inputs=(self._id,),
-            name=name,
-            output_type=output_type,
-            **fields,
-        )
-        return SingleOutputStreamOperator(self._program, made.id)
-
-    def _awaited(
-        self,
-        step: str,
-        name: str,
-        function: Any,
-        of: RecordType,
-        *,
-        capacity: int,
-        timeout: timedelta | None,
-        ordered: bool,
-        retry: AsyncRetryStrategy | None,
-    ) -> SingleOutputStreamOperator[Any]:
-        if not is_whole(capacity, 1):
-            raise refusal(step, f"the capacity is {capacity!r}, not an integer of 1 or more")
-        if not isinstance(retry, AsyncRetryStrategy | None):
-            raise refusal(
-                step, f"expected an AsyncRetryStrategy such as FixedDelayRetryStrategy(), not {retry!r}"
-            )
-        return self._then(
-            AsyncMap,
-            step,
-            name,
-            of,
-            function=function,
-            retry=retry,
-            capacity=capacity,
-            timeout_ms=None if timeout is None else to_milliseconds("timeout", timeout, operator=step),
-            ordered=bool(ordered),
-        )
-
-    def _into(self, kind: type[Physical], step: str, name: str, **fields: Any) -> DataStreamSink:
-        made = self._program.add(
-            kind,
-            step=step,
-            location=caller_location(),
-            inputs=(self._id,),
-            name=name,
-            output_type=None,
-            **fields,
-        )
-        return DataStreamSink(self._program, made.id)
-
-
-class Sinks(Stream[T]):
-    """Part of DataStream."""
-
-    def print(self, identifier: str | None = None) -> DataStreamSink:
-        """Writes each record as text to the job's output, after the identifier if there is one."""
-        return self._into(Print, "print", "Sink: Print", identifier=identifier)
-
-    def _collect(self, step: str, identifier: str | None) -> None:
-        self._into(Collect, step, "Sink: Collect", identifier=identifier)
-
-    @overload
-    def execute_and_collect(
-        self, job_name: str = "tailrace job", limit: None = None
-    ) -> CollectedRecords[T]: ...
-    @overload
-    def execute_and_collect(self, job_name: str = "tailrace job", *, limit: int) -> list[T]: ...
-    def execute_and_collect(
-        self, job_name: str = "tailrace job", limit: int | None = None
-    ) -> CollectedRecords[T] | list[T]:
-        """Executes the program as a job, and returns this stream's records: an iterator that yields them while the job
-        runs, and cancels it when it is closed; with a `limit` a list of so many at most.
-
-        A program that is connected to no cluster runs in this process. Raises ProgramError.
-        """
-        if limit is not None and not is_whole(limit, 0):
-            raise refusal("execute_and_collect", f"limit is {limit!r}, not a number of records")
-        self._collect("execute_and_collect", None)
-        assert self._program.collect is not None
-        records: CollectedRecords[T] = CollectedRecords(self._program.collect(job_name))
-        if limit is None:
-            return records
-        with records:
-            return list(islice(records, limit))
-
-    def show(self, limit: int = 10) -> StreamRows[T]:
-        """Executes only what this stream is made of, and returns its first records; a notebook shows them as a table.
-
-        The rest of the program stays as it is. Raises ProgramError.
-        """
-        program = self._program
-        pending, program.pending = program.pending, []
-        steps = len(program.transformations)
-        try:
-            return StreamRows(self.execute_and_collect("show", limit=limit), self.record_type)
-        finally:
-            program.pending = pending
-            for added in range(steps, len(program.transformations)):
-                del program.transformations[added + 1]
-
-    def foreach(self, function: Callable[[T], Any] | SinkFunction[T]) -> DataStreamSink:
-        """Calls the function for each record, at least once: after a failure it gets some records again."""
-        self._checked("foreach", function, signatures.SINK, None)
-        return self._into(Foreach, "foreach", "Sink: Foreach", function=function)
-
-    def sink_to(self, sink: FileSink | KafkaSink | HttpSink | TransactionalSink[T]) -> DataStreamSink:
-        """Writes each record to files (FileSink, SparkSink), to Kafka (KafkaSink), or by a TransactionalSink of your
-        own, exactly once; or to an HTTP server (HttpSink), at least once."""
-        if isinstance(sink, (FileSink, KafkaSink)):
-            check_sink(sink, self.record_type, "sink_to")
-        match sink:
-            case FileSink():
-                return self._into(WriteFiles, "sink_to", paths_name("Sink: Files", [sink.path]), sink=sink)
-            case KafkaSink():
-                name = "Sink: Kafka" if callable(sink.topic) else topics_name("Sink: Kafka", [sink.topic])
-                kind = WriteKafka if sink.connection is None else WriteExternalKafka
-                return self._into(
-                    kind, "sink_to", name, **kafka_sink_fields(sink, self.record_type, "sink_to")
-                )
-            case HttpSink(capacity=capacity, retry=retry):
-                name = f"Sink: {sink.name}"
-                sent = self._awaited(
-                    "sink_to",
-                    name,
-                    sink.function,
-                    PICKLED,
-                    capacity=capacity,
-                    timeout=None,
-                    ordered=False,
-                    retry=retry,
-                )
-                return sent._into(Foreach, "sink_to", "Sink: Discard", function=discard)
-            case TransactionalSink():
-                check_custom_sink(sink, "sink_to")
-                return self._into(WriteTransactions, "sink_to", f"Sink: {type(sink).__name__}", sink=sink)
-            case _:
-                raise refusal(
-                    "sink_to",
-                    f"expected a FileSink, a KafkaSink, an HttpSink or an object of a TransactionalSink, not {sink!r}",
-                )
+_LEAST_MS = -(2**53)
 
 
 class Partitioning(Stream[T]):
@@ -367,6 +195,12 @@ class Partitioning(Stream[T]):
 
 class DataStream(Partitioning[T], Sinks[T]):
     """A stream of records."""
+
+    def _then(
+        self, kind: type[Physical], step: str, name: str, output_type: RecordType, **fields: Any
+    ) -> SingleOutputStreamOperator[Any]:
+        made = self._add(kind, step, name, output_type, **fields)
+        return SingleOutputStreamOperator(self._program, made)
 
     def map(
         self, function: Callable[[T], R] | MapFunction[T, R], output_type: object = None
@@ -443,9 +277,10 @@ class DataStream(Partitioning[T], Sinks[T]):
             raise refusal(step, "an AsyncFunction has no state of its own")
         signature = signatures.ASYNC_INVOKE if isinstance(function, AsyncFunction) else signatures.ASYNC_MAP
         of = self._checked(step, function, signature, output_type)
-        return self._awaited(
+        made = self._await(
             step, "Async Map", function, of, capacity=capacity, timeout=timeout, ordered=ordered, retry=retry
         )
+        return SingleOutputStreamOperator(self._program, made)
 
     def lookup_join(
         self,
@@ -485,7 +320,7 @@ class DataStream(Partitioning[T], Sinks[T]):
         threads = min(capacity, 100) if is_whole(capacity, 1) else 1
         function = LookupJoin(lookup, selector, cache, inner=how == "inner", threads=threads)
         of = PICKLED if PICKLED in (self.record_type, value) else TupleOf((self.record_type, value))
-        return self._awaited(
+        made = self._await(
             step,
             "Lookup Join",
             function,
@@ -495,6 +330,7 @@ class DataStream(Partitioning[T], Sinks[T]):
             ordered=ordered,
             retry=retry,
         )
+        return SingleOutputStreamOperator(self._program, made)
 
     def map_batches(
         self,
@@ -659,14 +495,6 @@ class SingleOutputStreamOperator(OperatorSettings, DataStream[T]):
         return DataStream(self._program, made.id)
 
 
-class DataStreamSink(OperatorSettings, OnlyInPrograms):
-    """The end of a stream."""
-
-    def __init__(self, program: Program, transformation_id: int) -> None:
-        self._program = program
-        self._id = transformation_id
-
-
 class KeyedStream(DataStream[T], Generic[T, K]):
     """A stream partitioned by key. The streams that its steps return are not keyed."""
 
@@ -701,7 +529,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         of = self._checked("filter", function, signatures.FILTER, self.record_type)
         return self._with_state("filter", "Filter", KeyedFilter(function), of)
 
-    def _awaited(self, step: str, *_: Any, **__: Any) -> NoReturn:
+    def _await(self, step: str, *_: Any, **__: Any) -> NoReturn:
         # Results of one key could overtake each other when the parallelism changes.
         raise refusal(step, "it keeps no order within a key: call it before key_by")
 
@@ -1463,3 +1291,333 @@ class AllWindowedStream(Windowed[T]):
 
     def _adapted(self, window_function: Any) -> ProcessWindowFunction[Any, Any, Any]:
         return AllWindow(window_function)
+
+
+@dataclass(frozen=True)
+class _KeyedPair(OnlyInPrograms, Generic[A, B]):
+    """Two streams with keys of one type."""
+
+    _left: KeyedStream[A, Any]
+    _right: KeyedStream[B, Any]
+
+    @property
+    def _types(self) -> tuple[RecordType, RecordType]:
+        return self._left.record_type, self._right.record_type
+
+    def _joined(
+        self,
+        step: str,
+        name: str,
+        function: Any,
+        output_type: RecordType,
+        late: Mapping[str, RecordType],
+        kind: type[EventTimeJoin] = EventTimeJoin,
+        **fields: Any,
+    ) -> SingleOutputStreamOperator[Any]:
+        keys = self._left._key, self._right._key
+        return self._left.connect(self._right)._then(
+            kind,
+            step,
+            name,
+            output_type,
+            side_outputs=late,
+            function=function,
+            selectors=tuple(key.selector for key in keys),
+            key_type=common_key_type(*keys, step),
+            **fields,
+        )
+
+
+class IntervalJoinStreams(_KeyedPair[A, B]):
+    """Two keyed streams whose records are joined if their timestamps are near each other."""
+
+    def between(
+        self,
+        lower: timedelta | None = None,
+        upper: timedelta | None = None,
+        *,
+        lower_seconds: float = 0,
+        upper_seconds: float = 0,
+        lower_milliseconds: int = 0,
+        upper_milliseconds: int = 0,
+    ) -> IntervalJoined[A, B]:
+        """Joins records with `left + lower <= right <= left + upper`, by their timestamps. A bound may be
+        negative."""
+        bounds = (
+            _bound("lower bound", lower, lower_seconds, lower_milliseconds),
+            _bound("upper bound", upper, upper_seconds, upper_milliseconds),
+        )
+        _check_bounds(*bounds, "between")
+        return IntervalJoined(self._left, self._right, *bounds)
+
+
+@dataclass(frozen=True)
+class IntervalJoined(_KeyedPair[A, B]):
+    """An interval join. Frozen: each setter returns a changed copy."""
+
+    _lower_ms: int
+    _upper_ms: int
+    _left_late: OutputTag[A] | None = None
+    _right_late: OutputTag[B] | None = None
+
+    def lower_bound_exclusive(self) -> Self:
+        """Excludes the lower bound."""
+        _check_bounds(self._lower_ms + 1, self._upper_ms, "lower_bound_exclusive")
+        return dataclasses.replace(self, _lower_ms=self._lower_ms + 1)
+
+    def upper_bound_exclusive(self) -> Self:
+        """Excludes the upper bound."""
+        _check_bounds(self._lower_ms, self._upper_ms - 1, "upper_bound_exclusive")
+        return dataclasses.replace(self, _upper_ms=self._upper_ms - 1)
+
+    def side_output_left_late_data(self, tag: OutputTag[A]) -> Self:
+        """Sends left records that are late to a side output; by default they are dropped."""
+        _check_late_tag("side_output_left_late_data", tag, self._types[0])
+        return dataclasses.replace(self, _left_late=tag)
+
+    def side_output_right_late_data(self, tag: OutputTag[B]) -> Self:
+        """Sends right records that are late to a side output; by default they are dropped."""
+        _check_late_tag("side_output_right_late_data", tag, self._types[1])
+        return dataclasses.replace(self, _right_late=tag)
+
+    def process(
+        self,
+        function: ProcessJoinFunction[A, B, R] | Callable[[A, B, ProcessJoinContext], Iterable[R] | None],
+        output_type: object = None,
+    ) -> SingleOutputStreamOperator[R]:
+        """Emits any number of records for each pair, as soon as the later one has arrived. The timestamp of a result
+        is the later one of both."""
+        of = _result("process", function, signatures.PROCESS_JOIN, output_type)
+        left, right = self._left_late, self._right_late
+        return self._joined(
+            "process",
+            "Interval Join",
+            function,
+            of,
+            self._late_types(),
+            IntervalJoin,
+            lower_ms=self._lower_ms,
+            upper_ms=self._upper_ms,
+            left_late_tag=None if left is None else left.name,
+            right_late_tag=None if right is None else right.name,
+        )
+
+    def _late_types(self) -> Mapping[str, RecordType]:
+        left, right = self._left_late, self._right_late
+        if left is not None and right is not None and left.name == right.name:
+            raise refusal(
+                "process", f"the late records of both streams have one tag, {left.name!r}: give them two"
+            )
+        pairs = zip((left, right), self._types, strict=True)
+        return {tag.name: of for tag, of in pairs if tag is not None}
+
+
+@dataclass(frozen=True)
+class TemporalJoined(_KeyedPair[A, B]):
+    """A temporal join. Frozen: each setter returns a changed copy."""
+
+    _is_outer: bool
+    _late: OutputTag[Any] | None = None
+
+    def side_output_late_data(self, tag: OutputTag[A]) -> Self:
+        """Sends left records that are late to a side output; by default they are dropped."""
+        _check_late_tag("side_output_late_data", tag, self._types[0])
+        return dataclasses.replace(self, _late=tag)
+
+    def apply(
+        self, function: Callable[[A, B], R] | JoinFunction[A, B, R], output_type: object = None
+    ) -> SingleOutputStreamOperator[R]:
+        """Emits one record for each left record, when the watermark has reached its timestamp, which is that of the
+        result."""
+        of = _result("apply", function, signatures.JOIN, output_type)
+        late = {} if self._late is None else {self._late.name: self._types[0]}
+        join = TemporalJoin(function, self._types, self._late, is_outer=self._is_outer)
+        return self._joined("apply", "Temporal Join", join, of, late)
+
+
+def _bound(what: str, bound: timedelta | None, seconds: float, milliseconds: int) -> int:
+    return to_milliseconds(what, bound, seconds, milliseconds, operator="between", at_least=_LEAST_MS)
+
+
+def _check_bounds(lower_ms: int, upper_ms: int, step: str) -> None:
+    if lower_ms > upper_ms:
+        raise refusal(
+            step, f"no time is in the interval: it begins at {lower_ms} ms and ends at {upper_ms} ms"
+        )
+
+
+def _check_late_tag(step: str, tag: OutputTag[Any], of: RecordType) -> None:
+    check_tag(step, tag)
+    if tag.output_type is not None and tag.record_type != of:
+        raise refusal(
+            step, f"the tag {tag.name!r} is of type {tag.record_type}, but the stream's records are {of}"
+        )
+
+
+def _result(step: str, function: object, signature: Signature, output_type: object) -> RecordType:
+    check_function(function, signature, operator=step, location=caller_location())
+    return result_type(function, signature) if output_type is None else RecordType.of(output_type)
+
+
+class MakeWindowed(Protocol[W_co]):
+    """Makes the last object of the chain, a WindowedJoin or a WindowedCoGroup."""
+
+    def __call__(
+        self,
+        windowed: WindowedStream[TaggedUnion[Any, Any], Any],
+        types: tuple[RecordType, RecordType],
+        name: str,
+    ) -> W_co: ...
+
+
+class JoinedStreams(OnlyInPrograms, Generic[A, B]):
+    """Two streams whose records are joined within windows."""
+
+    def __init__(self, first: DataStream[A], second: DataStream[B]) -> None:
+        self._first = first
+        self._second = second
+
+    @overload
+    def where(self, key: Callable[[A], K], key_type: object = ...) -> JoinWhere[B, K, WindowedJoin[A, B]]: ...
+    @overload
+    def where(self, key: str | int, key_type: object = ...) -> JoinWhere[B, Any, WindowedJoin[A, B]]: ...
+    def where(
+        self, key: Callable[[A], Any] | str | int, key_type: object = None
+    ) -> JoinWhere[B, Any, WindowedJoin[A, B]]:
+        """Sets the key of the first stream, as for `key_by`."""
+        own = key_of(self._first.record_type, key, key_type, "where")
+        return JoinWhere(self._first, self._second, own, WindowedJoin)
+
+
+class CoGroupedStreams(OnlyInPrograms, Generic[A, B]):
+    """Two streams whose records are grouped within windows."""
+
+    def __init__(self, first: DataStream[A], second: DataStream[B]) -> None:
+        self._first = first
+        self._second = second
+
+    @overload
+    def where(
+        self, key: Callable[[A], K], key_type: object = ...
+    ) -> JoinWhere[B, K, WindowedCoGroup[A, B]]: ...
+    @overload
+    def where(self, key: str | int, key_type: object = ...) -> JoinWhere[B, Any, WindowedCoGroup[A, B]]: ...
+    def where(
+        self, key: Callable[[A], Any] | str | int, key_type: object = None
+    ) -> JoinWhere[B, Any, WindowedCoGroup[A, B]]:
+        """Sets the key of the first stream, as for `key_by`."""
+        own = key_of(self._first.record_type, key, key_type, "where")
+        return JoinWhere(self._first, self._second, own, WindowedCoGroup)
+
+
+class JoinWhere(OnlyInPrograms, Generic[B, K, W]):
+    """Two streams, of which the first has a key."""
+
+    def __init__(
+        self, first: DataStream[Any], second: DataStream[B], key: Key, make: MakeWindowed[W]
+    ) -> None:
+        self._first = first
+        self._second = second
+        self._key = key
+        self._make = make
+
+    def equal_to(self, key: Callable[[B], K] | str | int, key_type: object = None) -> JoinEqualTo[W]:
+        """Sets the key of the second stream, of the same type."""
+        other = key_of(self._second.record_type, key, key_type, "equal_to")
+        common = common_key_type(self._key, other, "equal_to")
+        selector = TaggedKey(self._key.selector, other.selector)
+        return JoinEqualTo(self._first, self._second, Key(selector, common), self._make)
+
+
+class JoinEqualTo(OnlyInPrograms, Generic[W]):
+    """Two streams with keys."""
+
+    def __init__(
+        self, first: DataStream[Any], second: DataStream[Any], key: Key, make: MakeWindowed[W]
+    ) -> None:
+        self._first = first
+        self._second = second
+        self._key = key
+        self._make = make
+
+    def window(self, assigner: WindowAssigner) -> W:
+        """Groups the records of both streams by key and window."""
+        types = self._first.record_type, self._second.record_type
+        tagged = tagged_type(*types)
+        one = _tagged(self._first, as_one, tagged, "Tag First")
+        two = _tagged(self._second, as_two, tagged, "Tag Second")
+        keyed = one.union(two).key_by(self._key.selector, self._key.record_type)
+        return self._make(keyed.window(assigner), types, str(assigner))
+
+
+class _WindowedPair(OnlyInPrograms, Generic[A, B]):
+    """The common part. Frozen: each setter returns a changed copy."""
+
+    def __init__(
+        self,
+        windowed: WindowedStream[TaggedUnion[A, B], Any],
+        types: tuple[RecordType, RecordType],
+        name: str,
+    ) -> None:
+        self._windowed = windowed
+        self._types = types
+        self._name = name
+
+    def allowed_lateness(
+        self, lateness: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
+    ) -> Self:
+        """Keeps a window for this time after it has fired; the window fires again for each late record."""
+        changed = self._windowed.allowed_lateness(lateness, seconds=seconds, milliseconds=milliseconds)
+        return type(self)(changed, self._types, self._name)
+
+    def side_output_late_data(self, tag: OutputTag[TaggedUnion[A, B]]) -> Self:
+        """Sends records that are too late for their windows to a side output of the join; by default they are
+        dropped."""
+        return type(self)(self._windowed.side_output_late_data(tag), self._types, self._name)
+
+    def _applied(
+        self, name: str, function: ProcessWindowFunction[Any, Any, Any], of: RecordType
+    ) -> SingleOutputStreamOperator[Any]:
+        fired = self._windowed._fired(
+            "apply",
+            of,
+            aggregation="none",
+            window_function=function,
+            accumulator_type=self._windowed._keyed.record_type,
+        )
+        return fired.name(f"{name}({self._name})")
+
+
+class WindowedJoin(_WindowedPair[A, B]):
+    """The pairs of records of two streams that have one key in one window."""
+
+    def apply(
+        self, function: Callable[[A, B], R] | JoinFunction[A, B, R], output_type: object = None
+    ) -> SingleOutputStreamOperator[R]:
+        """Emits one record for each pair. The timestamp of a result is the window's last millisecond."""
+        of = _result("apply", function, signatures.JOIN, output_type)
+        return self._applied("Window Join", JoinedWindow(function, *self._types), of)
+
+
+class WindowedCoGroup(_WindowedPair[A, B]):
+    """The records of two streams, grouped by key and window."""
+
+    def apply(
+        self,
+        function: Callable[[Iterable[A], Iterable[B]], Iterable[R]] | CoGroupFunction[A, B, R],
+        output_type: object = None,
+    ) -> SingleOutputStreamOperator[R]:
+        """Emits any number of records for each key and window with a record of either stream: also an outer join.
+        The timestamp of a result is the window's last millisecond."""
+        of = _result("apply", function, signatures.CO_GROUP, output_type)
+        return self._applied("Co-Group", CoGroupedWindow(function), of)
+
+
+def _tagged(
+    stream: DataStream[Any], tag: Callable[[Any], TaggedUnion[Any, Any]], of: RecordType, name: str
+) -> DataStream[TaggedUnion[Any, Any]]:
+    tagged = stream.map(tag, of).name(name)
+    before = stream._program.transformations[stream._id]
+    if isinstance(before, Physical) and before.parallelism is not None:
+        tagged.set_parallelism(before.parallelism)  # so that both are chained
+    return tagged
