@@ -20,10 +20,10 @@ from ..graph.errors import ProgramError
 from ..graph.python_files import unpack
 from ..runtime.common.failures import describe_failure
 from ..types import PICKLED
-from .memory.attempt import no_pause
 from .memory.checkpoints import MemoryCheckpoint
 from .memory.cluster import MemoryCluster, Outcome
 from .memory.kafka import Message
+from .memory.surroundings import no_pause
 
 IDLE_ROUNDS = 3
 """So many rounds in which no subtask does anything, then the job waits for records or time."""

@@ -7,7 +7,8 @@ in the instructions until a shell reports their deletion, under every leader, wh
 from __future__ import annotations
 
 from ...schemas.states import JOB_ENDS
-from .checkpoints import subsumption, trigger
+from .checkpoints import subsumption
+from .checkpoints.directory import job_directory
 from .checkpoints.state import Discard
 from .instructions import Cleanup, DeleteChannels, DiscardCheckpoint, RemoveCheckpoints
 from .state import ChannelsState, StartedJob, TerminatedJob
@@ -27,7 +28,7 @@ def cleanup_of(state: StartedJob) -> tuple[Cleanup, ...]:
     for number, each in sorted(checkpoints.discarding.update(aborted).items()):
         found.append(DiscardCheckpoint(job_id, number, each.directory, each.completed, kept, each.cause))
     if checkpoints.removal is not None:
-        directory = trigger.job_directory(state)
+        directory = job_directory(state)
         found.append(RemoveCheckpoints(job_id, directory, checkpoints.retained, checkpoints.removal))
     return tuple(found)
 

@@ -6,7 +6,7 @@ import contextlib
 import random
 from collections.abc import Mapping, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from msgspec.structs import replace
 
@@ -51,12 +51,8 @@ from .forwarded_records import ForwardedRecords
 from .inline_writes import AtOnce, HeldBack
 from .kafka import JointTransaction, MemoryTransaction, Message, Place
 from .kafka_rows import kafka_rows
+from .surroundings import CLUSTER, MemorySurroundings
 from .transaction_watch import CHANNEL_CALLS, OPERATOR_CALLS, SOURCE_CALLS, watch
-
-if TYPE_CHECKING:
-    from .cluster import MemoryCluster
-
-CLUSTER = "memory"
 
 
 class MemoryAttempt:
@@ -64,7 +60,7 @@ class MemoryAttempt:
 
     def __init__(
         self,
-        cluster: MemoryCluster,
+        cluster: MemorySurroundings,
         place: Place,
         number: int,
         *,
@@ -571,11 +567,6 @@ class MemoryProcess:
         begins = [attempt.open(self) for attempt in running]
         if any(begins):
             self.commits.commit(always=True)
-
-
-def no_pause(seconds: float) -> None:
-    """Refuses a source that waits."""
-    raise AssertionError(f"a source waits {seconds} s for something: it cannot run in memory")
 
 
 def is_soft(data: bytes) -> bool:

@@ -16,7 +16,6 @@ import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ....schemas.types import JobGraph, JobVertex, RestoredCheckpoint
@@ -26,13 +25,10 @@ from ...checkpoint.compatibility import finished_subtasks
 from ...graph import job_options
 from ...graph.physical_plan import output_topic
 from ...runtime.common.failures import ProgressLostError, TaskError
-from ...runtime.task_runtime.state_directories import StateDirectories
-from .attempt import CLUSTER, MemoryAttempt, MemoryProcess, no_pause
+from .attempt import MemoryAttempt, MemoryProcess
 from .checkpoints import MemoryCheckpoint, MemoryCoordinator, Plan, places_of
 from .kafka import BEGIN_MS, MemoryKafka, MemoryTransaction, Message, Place
-from .real_async import RealAsyncCalls
-from .spark import MemorySpark
-from .virtual_async import VirtualAsyncCalls
+from .surroundings import CLUSTER, MemorySurroundings
 
 __all__ = [
     "BEGIN_MS", "CLUSTER", "JOB", "MemoryCluster", "MemoryKafka", "MemoryTransaction", "Message", "Outcome",
@@ -72,7 +68,7 @@ class Outcome:
         return [message for _, messages in sorted(self.topics.get(topic, {}).items()) for message in messages]
 
 
-class MemoryCluster:
+class MemoryCluster(MemorySurroundings):
     """One run of a job graph, in one generation after another."""
 
     def __init__(
@@ -96,23 +92,14 @@ class MemoryCluster:
         another job from which this job starts. `now`: the time when it starts (ms). `logs`: topics that jobs share,
         instead of `topics`.
         """
-        self.graph = graph
-        self.job_id = job_id
-        self.topics_end = topics_end
         if logs is None:
             logs = {name: dict(enumerate(map(list, partitions))) for name, partitions in topics.items()}
-        self.kafka = MemoryKafka(logs)
-        self.state_directories = StateDirectories(Path(scratch), 1)
-        self.rng = None if seed is None else random.Random(seed)
-        self.generation = 0
+        super().__init__(
+            graph, MemoryKafka(logs), seed, job_id=job_id, scratch=scratch, topics_end=topics_end, now=now
+        )
         self.steps = 0
-        self._now = now
         self._attempts: dict[Place, MemoryAttempt] = {}
-        self.pause: Callable[[float], None] = no_pause
-        self.poll_limit = 1_000_000
-        """The most records that a source reads at once, if there is no seed."""
         self._numbers = dict.fromkeys(places_of(graph), -1)
-        self.spark = MemorySpark(seed)
         self._canceled = False
         self._zombies: list[tuple[Place, MemoryAttempt]] = []
         """Attempts of an older generation that do not know it yet."""
@@ -134,11 +121,6 @@ class MemoryCluster:
             )
 
     @property
-    def now(self) -> int:
-        """Returns the broker's clock in milliseconds."""
-        return self._now
-
-    @property
     def taken(self) -> list[MemoryCheckpoint]:
         """Returns the complete checkpoints, oldest first."""
         return [] if self.checkpoints is None else self.checkpoints.taken
@@ -154,29 +136,6 @@ class MemoryCluster:
         output = output_topic(CLUSTER, self.job_id)
         messages = self.kafka.sent.get(place, [])[self._first[place] : sent]
         return [json.loads(message.value) for topic, _, message in messages if topic == output]
-
-    is_real_time = False
-    """Whether asynchronous calls take the time that they take, in another thread."""
-
-    def create_async_calls(self) -> VirtualAsyncCalls | RealAsyncCalls:
-        """Creates what runs the asynchronous calls of an attempt."""
-        return RealAsyncCalls() if self.is_real_time else VirtualAsyncCalls()
-
-    def wall_clock(self) -> int:
-        """Returns milliseconds; advances a little now and then."""
-        if self.rng is not None and self.rng.random() < 0.2:
-            self._now += self.rng.randint(0, 50)
-        return self._now
-
-    def repeats_now(self, rng: random.Random | None) -> bool:
-        """Draws whether a subtask repeats its event time."""
-        return self._now % 100 == 0 if rng is None else rng.random() < 0.05
-
-    def handed_over_from(self, position: int) -> int:
-        """Returns the offset at which a query starts for an attempt with that position."""
-        if self.rng is None or self.rng.random() < 0.7:
-            return position
-        return self.rng.randint(0, position)
 
     def run(
         self,

@@ -30,6 +30,7 @@ from ..rescale import cut as rescale
 from ..state import StartedJob
 from ..topology import VertexKey
 from . import notifications, stop_with_savepoint, subsumption, trigger
+from .directory import job_directory
 from .pending_checkpoint import PendingCheckpoint
 from .state import Discard
 from .stop_phase import StopEvent, StopPhase
@@ -281,7 +282,7 @@ def instructions(state: StartedJob) -> list[Instruction]:
         target = restore.graph_of(state)
         found.append(FindCheckpoint(job_id, target, restore.candidates(state), allow, cause, state.tenant))
     if checkpoints.removal is not None and not checkpoints.pending and not checkpoints.discarding:
-        directory = trigger.job_directory(state)
+        directory = job_directory(state)
         found.append(RemoveCheckpoints(job_id, directory, checkpoints.retained, checkpoints.removal))
     return found
 

@@ -31,6 +31,7 @@ from ..rescale import cut as rescale
 from ..state import Execution, StartedJob
 from ..topology import VertexKey
 from . import notifications
+from .directory import job_directory
 from .pending_checkpoint import CheckpointRequest, PendingCheckpoint
 from .state import MOST_REQUESTS
 from .stop_phase import StopPhase
@@ -38,12 +39,6 @@ from .stop_phase import StopPhase
 _MOST_REPEATS = 64
 """The position among the waiting requests up to which a repeated one shares the checkpoint of the first. Folding uses
 it, so another value needs a feature level. It is not above MOST_REQUESTS, behind which requests are refused."""
-
-
-def job_directory(state: StartedJob) -> str:
-    """Returns the directory of all checkpoints of the job; empty if the cluster has not configured any."""
-    root = state.options.checkpointing.checkpoints_directory
-    return layout.job_directory(root, state.job_id) if root else ""
 
 
 def on_trigger_checkpoint(
