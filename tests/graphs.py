@@ -52,6 +52,7 @@ PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
     OperatorKind.WHERE: {"condition": "value LIKE 'a%'", "output_type": "str"},
     OperatorKind.SELECT: {"columns": [["size", "length(value)"]], "output_type": "int"},
     OperatorKind.MAP_BATCHES: {"output_type": "str"},
+    OperatorKind.ASYNC_MAP: {"capacity": 10, "timeout_ms": 1000, "ordered": True, "output_type": "str"},
     OperatorKind.PRE_AGGREGATE: _AGGREGATE,
     OperatorKind.WATERMARKS: {"out_of_orderness_ms": 0, "idle_after_ms": None, "output_type": "str"},
     OperatorKind.PROCESS: {"output_type": "str", "side_outputs": {"late": "int"}, "rich": True},

@@ -168,7 +168,9 @@ def test_cluster_status_is_that_of_log(server: LiveServer, capsys: pytest.Captur
     found = json.loads(capsys.readouterr().out)
     workers, leaders = cluster_view.workers(fold.replica), cluster_view.leaders(fold.replica)
     assert (found["rest_url"], found["offset"]) == (url, fold.replica.offset)
-    assert found["taskexecutors"] == msgspec.to_builtins(workers) != []
+    shown = ("resource_id", "address", "slots", "free_slots")
+    known = [{name: worker[name] for name in shown} for worker in msgspec.to_builtins(workers)]
+    assert found["taskexecutors"] == known != []
     assert found["leaders"] == msgspec.to_builtins(leaders)
     assert {each["address"] for each in found["masters"]} == {each.address for each in leaders}
     jobs = msgspec.to_builtins(cluster_view.jobs(fold))
@@ -221,7 +223,7 @@ class RecordedCluster:
     def savepoint(self, _parameters: object, _body: object, _key: str | None) -> Answer:
         raise AssertionError
 
-    checkpoint = dispose = shut_down = delete = savepoint
+    checkpoint = dispose = shut_down = delete = rescale = require_resources = savepoint
 
     def programs(self, _parameters: object, _body: object, _key: str | None) -> Answer:
         return Answer(ProgramFiles("", ()), 200)
