@@ -143,6 +143,9 @@ def outgoing_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
     served = (
         _served_together(waiting) if waiting and _has_room(state, alone=_is_savepoint(waiting[0])) else []
     )
+    for request in _answered(requests, [request.offset for request in served]):
+        # It shares the checkpoint, though it came behind a request to stop.
+        faults.pop(request.offset, None)
     for request in waiting[len(served) :]:
         if request.time + timeout <= now and not any(map(request.repeats, served)):
             faults[request.offset] = (

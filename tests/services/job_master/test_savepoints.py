@@ -81,6 +81,17 @@ def test_request_with_same_id_is_answered_with_the_same_savepoint_after_its_end(
     assert answers(events) == [client.CheckpointSucceeded(job_id="j", checkpoint=taken)] * 2
 
 
+def test_request_repeated_behind_a_stop_shares_the_savepoint_and_is_not_refused() -> None:
+    job = running()
+    asked = [job.ask(SAVEPOINT), job.ask(SAVEPOINT, stops=True), job.ask(SAVEPOINT)]
+    events = job.send()
+    job.acknowledged_by_all()
+    events = [*events, *job.written()]
+    answered = [event.cause for event in events if event.recipient == "client/me"]
+    assert answered == [asked[0], asked[2]]
+    assert not bodies(events, client.CheckpointFailed)
+
+
 def test_savepoint_is_known_by_its_id_as_long_as_it_is_kept() -> None:
     job = running()
     for number in range(20):
