@@ -18,7 +18,7 @@ import tailrace
 pytestmark = pytest.mark.integration
 
 PAGE = "tailrace/services/web/"
-SHIPPED = ("infra/", "pipelines/", "schemas/", "services/")
+SHIPPED = ("infra/", "pipelines/", "schemas/", "services/", "testing/")
 AT_THE_ROOT = {"__init__.py", "py.typed"}
 
 
