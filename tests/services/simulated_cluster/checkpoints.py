@@ -71,6 +71,12 @@ class SharedTaskState:
         if self.writers[subtask][1] is not process:
             return {}
         self.counted[subtask] += 1
+        return self.committed(subtask, process)
+
+    def committed(self, subtask: Subtask, process: SimulatedProcess) -> dict[str, float]:
+        """Returns what the subtask has counted in all, nothing if the process is fenced."""
+        if self.writers[subtask][1] is not process or not self.counted[subtask]:
+            return {}
         return {RECORDS: float(self.counted[subtask])}
 
 
@@ -125,11 +131,14 @@ class FaultyTaskBehavior:
         )
 
     def last_counts(self, execution_attempt_id: str) -> dict[str, float]:
-        """Returns what an attempt has counted that ends now; nothing if it does not run, or a savepoint stops it."""
+        """Returns what an attempt has counted that ends now; nothing if it does not run. It counts no more if it stops
+        for a checkpoint."""
         tasks = self._process.tasks
         subtask = tasks.running().get(execution_attempt_id)
-        if subtask is None or tasks.is_stopping(execution_attempt_id):
+        if subtask is None:
             return {}
+        if tasks.is_stopping(execution_attempt_id):
+            return self._shared.committed(subtask, self._process)
         return self._shared.commit(subtask, self._process)
 
     def _restore(self, task: Task) -> str | None:

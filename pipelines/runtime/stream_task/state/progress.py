@@ -37,7 +37,8 @@ class SubtaskProgress(msgspec.Struct, frozen=True):
     ) -> SubtaskProgress:
         """Returns the progress of an entry. `topics` are the topics of the inputs, in their order.
 
-        Ended senders and held offsets count in the same generation only.
+        Ended senders and held offsets count in the same generation only. Another generation begins at the first offset
+        that was held back: an attempt of the old one may have held back what the new one has already sent.
         """
         positions: dict[tuple[int, int], int] = {}
         held: dict[tuple[int, int], Sequence[int]] = {}
@@ -46,8 +47,10 @@ class SubtaskProgress(msgspec.Struct, frozen=True):
             known = None if entry is None else entry.find_input(topic)
             if known is None or entry is None:
                 continue
-            positions |= {(i, partition): offset for partition, offset in known.positions.items()}
-            if entry.generation == generation:
+            if entry.generation != generation:
+                positions |= {(i, each): known.first_unprocessed(each) for each in known.positions}
+            else:
+                positions |= {(i, partition): offset for partition, offset in known.positions.items()}
                 ended[i] = known.ended_senders
                 held |= {(i, partition): offsets for partition, offsets in known.held.items()}
         changelog_from = entry.changelog_from if entry is not None and entry.generation == generation else 0
