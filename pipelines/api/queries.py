@@ -6,13 +6,12 @@ becomes a selection of its keys and arguments, a window with an aggregate functi
 
 from __future__ import annotations
 
-import functools
-from collections import namedtuple
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, Final
 
 from ..functions.aggregates import AggregateTogether, Count, Max, Mean, Min, Sum, WindowAggregate
+from ..functions.kafka_record import without_none
 from ..functions.query_aggregates import CountValues, KeyColumns, OfValues, QueryRow, QueryRowOfAll
 from ..graph.errors import ProgramError
 from ..sql.errors import SqlError
@@ -30,6 +29,7 @@ from ..sql.query import (
 from ..sql.syntax import parse_query
 from ..types import PICKLED, ClassOf, OptionalOf, RecordType, Scalar, TupleOf
 from .source_location import caller_location
+from .sql import row_class
 from .streams import DataStream
 from .windows import (
     EventTimeSessionWindows,
@@ -123,7 +123,7 @@ def _group(stream: DataStream[Any], grouping: Grouping) -> DataStream[Any]:
         parts.append((aggregate, _nothing if column is None else attrgetter(column)))
         accumulators.append(aggregate.accumulator_type(of))
         fields[each.name] = aggregate.result_type(of)
-    create = _row_class(tuple(fields))
+    create = row_class(tuple(fields))
     function = AggregateTogether(parts)
     made = {
         "accumulator_type": TupleOf(tuple(accumulators)),
@@ -143,7 +143,7 @@ def _aggregate(aggregate: Aggregate, of: RecordType) -> WindowAggregate:
     function = aggregate.function
     if function is Function.COUNT:
         return Count() if aggregate.argument is None else CountValues()
-    item = of.item if isinstance(of, OptionalOf) else of
+    item = without_none(of)
     is_number = isinstance(item, Scalar) and item.kind in ("int", "float")
     if not (is_number or (isinstance(item, Scalar) and function in (Function.MIN, Function.MAX))):
         raise SqlError(f"{function}({aggregate.argument}) is of {item}, which it does not aggregate")
@@ -163,11 +163,6 @@ def _assigner(window: QueryWindow) -> WindowAssigner:
         case WindowKind.SESSION:
             session = EventTimeSessionWindows if window.is_event_time else ProcessingTimeSessionWindows
             return session.with_gap(milliseconds=size)
-
-
-@functools.cache
-def _row_class(names: tuple[str, ...]) -> Any:
-    return namedtuple("Row", names)
 
 
 def _nothing(record: Any) -> None:

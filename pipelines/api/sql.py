@@ -95,7 +95,7 @@ def _selection(of: RecordType, items: Iterable[NamedExpression]) -> Selection:
         else:
             scalar = SCALARS[node.type]
             fields[item.name] = OptionalOf(scalar) if is_nullable(node, of) else scalar
-    record_type = ClassOf("Row", "named_tuple", tuple(fields.items()), _row_class(tuple(fields)))
+    record_type = ClassOf("Row", "named_tuple", tuple(fields.items()), row_class(tuple(fields)))
     return Selection(tuple((item.name, item.text) for item in items), record_type)
 
 
@@ -114,6 +114,6 @@ def _check_name(name: object, others: Iterable[str]) -> None:
 
 
 @functools.cache
-def _row_class(names: tuple[str, ...]) -> Any:
+def row_class(names: tuple[str, ...]) -> Any:
     """One class for records of the same columns, so that streams of them can be united."""
     return namedtuple("Row", names)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..types import OptionalOf, RecordType
 from .aggregates import Count, WindowAggregate
+from .kafka_record import without_none
 from .window import ProcessAllWindowFunction, ProcessWindowFunction, WindowContext
 
 
@@ -40,10 +41,10 @@ class OfValues(WindowAggregate):
         return None if accumulator is None else self.inner.result(accumulator)
 
     def accumulator_type(self, of: RecordType) -> RecordType:
-        return _optional(self.inner.accumulator_type(_item(of)))
+        return _optional(self.inner.accumulator_type(without_none(of)))
 
     def result_type(self, of: RecordType) -> RecordType:
-        return _optional(self.inner.result_type(_item(of)))
+        return _optional(self.inner.result_type(without_none(of)))
 
 
 class QueryRow(ProcessWindowFunction[tuple[Any, ...], Any, Any]):
@@ -81,7 +82,3 @@ class KeyColumns:
 
 def _optional(of: RecordType) -> RecordType:
     return of if isinstance(of, OptionalOf) else OptionalOf(of)
-
-
-def _item(of: RecordType) -> RecordType:
-    return of.item if isinstance(of, OptionalOf) else of

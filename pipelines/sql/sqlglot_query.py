@@ -8,7 +8,7 @@ the window become columns in them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from sqlglot import exp
@@ -129,7 +129,7 @@ def _select(found: exp.Select, tables: Mapping[str, Query]) -> SelectQuery:
     )
 
 
-def _refuse_clauses(found: exp.Expr, known: Sequence[str] | set[str] | frozenset[str]) -> None:
+def _refuse_clauses(found: exp.Expr, known: Collection[str]) -> None:
     for clause, value in found.args.items():
         if value and clause not in known:
             name = _CLAUSES.get(clause, clause.upper())

@@ -66,6 +66,7 @@ from ...functions.join_adapters import (
     as_two,
     tagged_type,
 )
+from ...functions.kafka_record import without_none
 from ...functions.lookup import LookupCache, LookupJoin, is_async
 from ...functions.trigger import Trigger
 from ...functions.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
@@ -307,9 +308,7 @@ class DataStream(Partitioning[T], Sinks[T]):
         if cache is not None and not is_whole(getattr(cache, "size", None), 1):
             raise refusal(step, f"expected a LookupCache of one key or more, not {cache!r}")
         signature = signatures.LOOKUP_ASYNC if is_async(lookup) else signatures.LOOKUP
-        value = self._checked(step, lookup, signature, value_type)
-        if isinstance(value, OptionalOf):
-            value = value.item
+        value = without_none(self._checked(step, lookup, signature, value_type))
         if how == "left" and value != PICKLED:
             value = OptionalOf(value)
         selector: Any = key
