@@ -79,10 +79,7 @@ class EventTimeTrigger(Trigger[Any]):
         if window.max_timestamp > context.current_watermark():
             context.register_event_time_timer(window.max_timestamp)
         if self.early_ms is not None or self.late_ms is not None:
-            context.merge_partitioned_state(_NEXT)
-            time = context.get_partitioned_state(_NEXT).get()
-            if time is not None:
-                context.register_processing_time_timer(time)
+            _merge_processing_time(context)
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
         context.delete_event_time_timer(window.max_timestamp)
@@ -98,14 +95,7 @@ class EventTimeTrigger(Trigger[Any]):
 
     def _unschedule(self, context: TriggerContext) -> bool:
         """Deletes the timer of an early or late firing; returns whether there was one."""
-        if self.early_ms is None and self.late_ms is None:
-            return False
-        upcoming = context.get_partitioned_state(_NEXT)
-        time = upcoming.get()
-        if time is not None:
-            context.delete_processing_time_timer(time)
-            upcoming.clear()
-        return time is not None
+        return (self.early_ms is not None or self.late_ms is not None) and _clear_processing_time(context)
 
     def __str__(self) -> str:
         parts = [
@@ -236,17 +226,10 @@ class ContinuousProcessingTimeTrigger(Trigger[Any]):
         return True
 
     def on_merge(self, window: TimeWindow, context: OnMergeContext) -> None:
-        context.merge_partitioned_state(_NEXT)
-        time = context.get_partitioned_state(_NEXT).get()
-        if time is not None:
-            context.register_processing_time_timer(time)
+        _merge_processing_time(context)
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        upcoming = context.get_partitioned_state(_NEXT)
-        time = upcoming.get()
-        if time is not None:
-            context.delete_processing_time_timer(time)
-            upcoming.clear()
+        _clear_processing_time(context)
 
     def _schedule(self, window: TimeWindow, context: TriggerContext) -> None:
         # From now: after a pause it does not fire for each multiple that has passed.
@@ -394,3 +377,21 @@ class DeltaTrigger(Trigger[Any]):
 
 def _purging(result: TriggerResult) -> TriggerResult:
     return TriggerResult.FIRE_AND_PURGE if result.is_fire else result
+
+
+def _merge_processing_time(context: OnMergeContext) -> None:
+    """Registers the next firing in processing time of the merged windows."""
+    context.merge_partitioned_state(_NEXT)
+    time = context.get_partitioned_state(_NEXT).get()
+    if time is not None:
+        context.register_processing_time_timer(time)
+
+
+def _clear_processing_time(context: TriggerContext) -> bool:
+    """Deletes the timer of the next firing in processing time; returns whether there was one."""
+    upcoming = context.get_partitioned_state(_NEXT)
+    time = upcoming.get()
+    if time is not None:
+        context.delete_processing_time_timer(time)
+        upcoming.clear()
+    return time is not None
