@@ -92,7 +92,7 @@ class Topics:
     def first_offset(self, topic: str, partition: int = 0) -> int:
         """Deletes the records before the offset."""
         consumer = Consumer({"bootstrap.servers": self._servers, "group.id": f"test-{uuid.uuid4()}"})
-        first, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)
+        first, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=90)
         consumer.close()
         return int(first)
 

@@ -47,7 +47,7 @@ TOKENS: Final = "TOKENS"
 """The listener with OAUTHBEARER."""
 PLAINTEXT: Final = "OPEN"
 """The listener without TLS and login."""
-_TIMEOUT_S: Final = 20.0
+_TIMEOUT_S: Final = 90.0
 _LOG_DECISIONS: Final = "-Dorg.slf4j.simpleLogger.log.kafka.authorizer.logger=debug"
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer"
 _ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"

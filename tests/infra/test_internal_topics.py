@@ -44,7 +44,7 @@ def client() -> Iterator[dict[str, Any]]:
 
 
 def partitions(admin: AdminClient) -> dict[str, int]:
-    return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=30).topics.items()}
+    return {name: len(topic.partitions) for name, topic in admin.list_topics(timeout=90).topics.items()}
 
 
 def alive() -> None:

@@ -77,7 +77,7 @@ def read(kafka: EmbeddedKafka, topic: str, count: int) -> list[bytes]:
     settings = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "none", **QUIET}
     consumer = Consumer({**settings, "isolation.level": "read_committed", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
-    messages = consumer.consume(count, timeout=30)
+    messages = consumer.consume(count, timeout=90)
     consumer.close()
     return [message.value() for message in messages]
 
@@ -101,7 +101,7 @@ def transactional(kafka: EmbeddedKafka, name: str) -> Producer:
             **QUIET,
         }
     )
-    producer.list_topics(timeout=30)
+    producer.list_topics(timeout=90)
     producer.init_transactions(30)
     return producer
 
@@ -191,14 +191,14 @@ def test_offsets_commit_with_transaction(shared: EmbeddedKafka) -> None:
     producer.send_offsets_to_transaction([TopicPartition("in", 0, 42)], group.consumer_group_metadata(), 30)
     producer.commit_transaction(30)
 
-    assert [p.offset for p in group.committed([TopicPartition("in", 0)], timeout=30)] == [42]
+    assert [p.offset for p in group.committed([TopicPartition("in", 0)], timeout=90)] == [42]
     group.close()
 
 
 def test_topics_are_not_created_automatically(shared: EmbeddedKafka) -> None:
     admin = AdminClient({"bootstrap.servers": shared.bootstrap_servers, **QUIET})
-    assert admin.list_topics("typo", timeout=30).topics["typo"].error is not None
-    assert "typo" not in admin.list_topics(timeout=30).topics
+    assert admin.list_topics("typo", timeout=90).topics["typo"].error is not None
+    assert "typo" not in admin.list_topics(timeout=90).topics
 
 
 def test_stopped_broker_continues_after_sigcont(shared: EmbeddedKafka) -> None:
@@ -255,6 +255,6 @@ def test_broker_kill_during_commit_leaves_no_open_transaction(
     for level in ("read_committed", "read_uncommitted"):
         reader = Consumer({**settings, "group.id": "none", "isolation.level": level})
         asked = [TopicPartition("committed", index) for index in range(partitions)]
-        ends.append([reader.get_watermark_offsets(partition, timeout=30)[1] for partition in asked])
+        ends.append([reader.get_watermark_offsets(partition, timeout=90)[1] for partition in asked])
         reader.close()
     assert ends[0] == ends[1]

@@ -61,4 +61,4 @@ def test_killed_leader_loses_no_record_and_clients_find_next_one(cluster: KafkaC
     log.close()
 
     leader.start()
-    wait_until(lambda: len(admin.list_topics(TOPIC, timeout=5).topics[TOPIC].partitions[0].isrs) == 3)
+    wait_until(lambda: len(admin.list_topics(TOPIC, timeout=90).topics[TOPIC].partitions[0].isrs) == 3)

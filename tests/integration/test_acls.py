@@ -308,7 +308,7 @@ def test_job_continues_from_savepoint_and_is_cancelled(cluster: SecuredCluster, 
     prefix = f"{cluster.cluster_id}.job.{job}."
 
     def left() -> list[str]:
-        names = cluster.secured.admin.list_topics(timeout=20).topics
+        names = cluster.secured.admin.list_topics(timeout=90).topics
         return [name for name in names if name.startswith(prefix) and not name.endswith(".output")]
 
     wait_until(lambda: not left(), "deletion of the job's topics")

@@ -64,7 +64,7 @@ def test_only_topics_of_ended_jobs_are_deleted(kafka: EmbeddedKafka, cluster_id:
     wait_until(has_seen_all)
     wait_until(
         lambda: (
-            {name for name in admin.list_topics(timeout=5).topics if name.startswith(cluster_id)}
+            {name for name in admin.list_topics(timeout=90).topics if name.startswith(cluster_id)}
             == there - gone
         )
     )

@@ -66,14 +66,23 @@ print(json.dumps({
 """
 
 MANY_JOBS = """
-import json, sys, psutil
+import json, time, psutil
 from tailrace import StreamExecutionEnvironment
 
 env = StreamExecutionEnvironment.get_execution_environment()
-process, seen = psutil.Process(), []
+process, seen, deadline = psutil.Process(), [], time.monotonic() + 60
 for number in range(5):
     env.from_collection([number]).print()
     env.execute(f"job {number}")
+    seen.append([process.num_threads(), process.num_fds()])
+
+def grows():
+    (threads, files), (threads_at_end, files_at_end) = seen[1], seen[-1]
+    return threads_at_end > threads + 2 or files_at_end > files + 4
+
+# A client's threads end a moment after it is closed.
+while grows() and time.monotonic() < deadline:
+    time.sleep(0.1)
     seen.append([process.num_threads(), process.num_fds()])
 print(json.dumps({"seen": seen}))
 """

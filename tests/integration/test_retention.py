@@ -117,7 +117,7 @@ class RetainingCluster(Cluster):
     def first_offset_of(self, topic: str) -> int:
         consumer = Consumer({"bootstrap.servers": self.configuration.bootstrap_servers, "group.id": "t"})
         try:
-            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[0])
+            return int(consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=90)[0])
         finally:
             consumer.close()
 

@@ -376,3 +376,19 @@ def test_jvm_that_ends_before_spark_is_ready_is_one_line(tmp_path: Path) -> None
     assert (
         "RuntimeProcessDied: Spark's JVM has died before it was ready (what it printed is in the log)" in last
     )
+
+
+def test_session_starts_after_jvm_of_an_earlier_one_died(tmp_path: Path) -> None:
+    # A process of its own: PySpark has one session in one.
+    program = f"""if True:
+        import os, signal
+        from pathlib import Path
+        from tailrace.pipelines.runtime.task_runtime.spark_process import SparkProcess
+        for scratch in ("first", "second"):
+            spark = SparkProcess(Path({str(tmp_path)!r}) / scratch, None, heap_mib=640)
+            print(spark.start().range(3).count())
+            os.kill(spark.process_id, signal.SIGKILL)
+            spark.close(stop_session=False)
+    """
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd="/")
+    assert result.stdout.split() == ["3", "3"], result.stderr

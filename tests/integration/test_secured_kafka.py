@@ -17,7 +17,7 @@ from tailrace.services.log.topics import create_topics
 
 
 def topics(connection: KafkaConnection) -> set[str]:
-    return set(AdminClient({**connection.to_librdkafka(), "log_level": 0}).list_topics(timeout=10).topics)
+    return set(AdminClient({**connection.to_librdkafka(), "log_level": 0}).list_topics(timeout=90).topics)
 
 
 @pytest.mark.parametrize("mechanism", SCRAM)

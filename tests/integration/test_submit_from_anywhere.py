@@ -76,7 +76,7 @@ def only_event(kafka: EmbeddedKafka, topic: str) -> Event:
     )
     try:
         consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
-        (message,) = consumer.consume(1, timeout=30)
+        (message,) = consumer.consume(1, timeout=90)
         assert message.error() is None
         assert consumer.consume(1, timeout=0.5) == []
         return Codec(topic).decode(message.value())

@@ -165,12 +165,22 @@ class SparkProcess:
         gateway = self._gateway
         if self._session is not None and stop_session:
             self._session.stop()
+        elif self._session is not None:
+            _forget_session()
         if gateway is not None:
             _end_jvm(gateway)
 
     @property
     def _gateway(self) -> Any:
         return None if self._session is None else self._session.sparkContext._gateway
+
+
+def _forget_session() -> None:
+    """Removes the session whose JVM may be gone: PySpark would return it to the next one who starts a session."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    SparkSession._instantiatedSession = SparkContext._active_spark_context = None
 
 
 def _end_jvm(gateway: Any) -> None:

@@ -26,7 +26,7 @@ def test_waiting_action_runs_after_stop_of_query(tmp_path: Path) -> None:
     queries.on_stopped(run, lambda: order.append("reported"))
     assert (order, posted.empty()) == ([], True)
     stopped.set()
-    posted.get(timeout=30)()
+    posted.get(timeout=90)()
     assert order == ["stopped", "reported"]
 
 

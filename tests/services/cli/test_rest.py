@@ -24,7 +24,9 @@ from tailrace.schemas.event import Record
 from tailrace.schemas.types import Header
 from tailrace.services.cli import main
 from tailrace.services.cli.exit_codes import ExitCode
+from tailrace.services.client.rest_output import read_output_by_rest
 from tailrace.services.configuration import Configuration
+from tailrace.services.configuration.options.rest import REST_URL
 from tailrace.services.history import HistoryProjection, cluster_view
 from tailrace.services.log.event_log import LogUnavailable
 from tailrace.services.log.memory import MemoryEventLog
@@ -198,7 +200,7 @@ class RecordedCluster:
         self.upload_name = ""
         self.fault: Exception | None = None
         self.output_fault: Exception | None = None
-        self.reads = 0
+        self.has_output = True
 
     @property
     def job_id(self) -> str:
@@ -257,9 +259,8 @@ class RecordedCluster:
         return Answer(RunResult(flink_id, flink_id), 200, 1)
 
     def output(self, parameters: Any, _body: object, _key: str | None) -> Answer:
-        """Two lines a page, in a topic that exists from the second request on."""
-        self.reads += 1
-        if self.reads == 1:
+        """Two lines a page."""
+        if not self.has_output:
             raise NotFound("Job has no topic of output.")
         if self.output_fault is not None:
             raise self.output_fault
@@ -355,6 +356,26 @@ def test_run_and_output_print_what_job_prints(capsys: pytest.CaptureFixture[str]
         for command in (["output", cluster.job_id], ["output", "-f", cluster.job_id]):
             assert main(["--rest", url, *command]) == 0
             assert capsys.readouterr().out == printed
+
+
+def test_output_of_job_without_topic_is_waited_for_until_job_is_over() -> None:
+    cluster = RecordedCluster("a_job_finishes", dispatcher.SubmitJob)
+    cluster.has_output = False
+    asked: list[bool] = []
+
+    def over() -> bool:
+        # The topic exists from the third look on, which is the last one.
+        asked.append(cluster.has_output)
+        cluster.has_output = len(asked) > 2
+        return cluster.has_output
+
+    with serving(cluster) as url:
+        configuration = Configuration({REST_URL.key: url})
+        assert [line.text for line in read_output_by_rest(configuration, cluster.job_id, over=over)] == [
+            f"line {number}" for number in range(5)
+        ]
+        cluster.has_output = False
+        assert list(read_output_by_rest(configuration, cluster.job_id)) == []
 
 
 def test_output_that_may_not_be_read_is_one_line_and_run_continues(

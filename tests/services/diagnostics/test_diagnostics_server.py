@@ -47,7 +47,7 @@ def server() -> Iterator[DiagnosticsServer]:
 
 def get(server: DiagnosticsServer, path: str = "/metrics", accept: str = "x") -> str:
     request = urllib.request.Request(f"http://{server.address}{path}", headers={"Accept": accept})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=90) as answer:
         assert answer.headers["Content-Type"] == "text/plain"
         content: bytes = answer.read()
         return content.decode()

@@ -22,7 +22,7 @@ class Loop:
 def status(loop: Loop, path: str) -> int:
     with DiagnosticsServer(health_paths(loop), host="127.0.0.1") as server:
         try:
-            with urllib.request.urlopen(f"http://{server.address}/{path}", timeout=30) as answer:
+            with urllib.request.urlopen(f"http://{server.address}/{path}", timeout=90) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             with error:

@@ -92,7 +92,7 @@ def test_shell_reports_result_of_each_request_once(tmp_path: Path) -> None:
     try:
         for _ in range(2):
             shell.perform("dispatcher", demands, DispatcherState())
-        events = [sent.get(timeout=30) for _ in demands]
+        events = [sent.get(timeout=90) for _ in demands]
     finally:
         shell.close()
     assert sent.empty()
@@ -114,7 +114,7 @@ def test_savepoint_deleted_by_earlier_leader_counts_as_deleted(tmp_path: Path, e
         shell.perform(
             "dispatcher", [DisposeSavepoint(f"file://{tmp_path}/s/_metadata", 7)], DispatcherState()
         )
-        body = events.get(timeout=30).body
+        body = events.get(timeout=90).body
     finally:
         shell.close()
     assert isinstance(body, dispatcher.SavepointDisposed)

@@ -95,7 +95,7 @@ def test_request_of_level_is_answered_at_once(level: int, refusal: str | None, r
     )
     try:
         shell.perform("dispatcher", [RaiseFeatureLevel(level, 7, "client/c")], DispatcherState())
-        event = events.get(timeout=10)
+        event = events.get(timeout=90)
     finally:
         shell.close()
     assert events.empty()

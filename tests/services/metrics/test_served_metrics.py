@@ -49,7 +49,7 @@ def test_time_series_of_process_are_bounded_by_option(most: int) -> None:
     assert served is not None
     with served:
         assert isinstance(served, DiagnosticsServer)
-        with urllib.request.urlopen(f"http://{served.address}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{served.address}/metrics", timeout=90) as answer:
             families = text_string_to_metric_families(answer.read().decode())
             samples = [sample for family in families for sample in family.samples]
     of_tasks = [sample for sample in samples if "subtask_index" in sample.labels]

@@ -38,7 +38,7 @@ from tailrace.services.yarn.application_master import (
 )
 from tailrace.services.yarn.errors import AttemptSuperseded, RequestRefused, YarnError
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 90.0
 CAPABILITY = Capability(1024, 2)
 FIRST, SECOND = Container("container_1", "n1:45", 1), Container("container_2", "n2:45", 2)
 LAUNCH = ContainerLaunch("true", {}, {})

@@ -62,7 +62,7 @@ class LiveServer:
 
     def get(self, path: str) -> tuple[int, Any]:
         """Returns status and body."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=90)
         with closing(connection):
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -83,7 +83,7 @@ class LiveServer:
     @contextmanager
     def stream(self, query: str = "", last_event_id: int | None = None) -> Iterator[Iterator[Message]]:
         """Yields the messages of a stream, without its first comment."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=90)
         headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
         with closing(connection):
             connection.request("GET", f"/api/v1/events/stream?{query}", headers=headers)
@@ -96,7 +96,7 @@ class LiveServer:
 
     def connect(self, query: str = "") -> socket.socket:
         """Sends a request for a stream, and returns the connection."""
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=90)
         connection.sendall(f"GET /api/v1/events/stream?{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         return connection
 

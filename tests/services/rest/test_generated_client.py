@@ -27,7 +27,7 @@ def rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     with serving() as port:
         url = f"http://{HOST}:{port}"
         document, options = tmp_path / "openapi.json", tmp_path / "options.yaml"
-        with urllib.request.urlopen(f"{url}/api/v1/openapi.json", timeout=20) as answer:
+        with urllib.request.urlopen(f"{url}/api/v1/openapi.json", timeout=90) as answer:
             document.write_bytes(answer.read())
         # Without hooks: they only lay the code out.
         options.write_text(json.dumps({"post_hooks": []}))

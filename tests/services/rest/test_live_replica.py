@@ -30,7 +30,7 @@ class PausedLog(MemoryEventLog):
 
 def is_at(server: LiveServer, offset: int, lag: int) -> bool:
     """Whether an answer of the present is true at the offset, and names the lag."""
-    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=90)) as connection:
         connection.request("GET", "/jobs/overview")
         answer = connection.getresponse()
         assert answer.status == 200

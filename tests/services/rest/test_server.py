@@ -45,9 +45,9 @@ def get(
 ) -> tuple[int, Any, http.client.HTTPMessage]:
     """Returns status, body and headers of GET /config on a new connection."""
     connection = (
-        http.client.HTTPConnection(HOST, port, timeout=20)
+        http.client.HTTPConnection(HOST, port, timeout=90)
         if context is None
-        else http.client.HTTPSConnection(HOST, port, timeout=20, context=context)
+        else http.client.HTTPSConnection(HOST, port, timeout=90, context=context)
     )
     with contextlib.closing(connection):
         connection.request("GET", "/config", headers=headers)
@@ -92,7 +92,7 @@ def test_replaced_certificate_is_used_by_next_connection(
     trusting = client_context(str(authority.ca))
 
     def serial(port: int) -> int:
-        with socket.create_connection((HOST, port), timeout=20) as plain:
+        with socket.create_connection((HOST, port), timeout=90) as plain:
             with trusting.wrap_socket(plain, server_hostname=HOST) as secured:
                 return int(str(secured.getpeercert()["serialNumber"]), 16)
 
@@ -167,7 +167,7 @@ def test_mutual_tls_without_tls_is_refused() -> None:
 def test_connection_above_limit_is_told_so_in_json() -> None:
     with serving(max_connections=2) as port, contextlib.ExitStack() as open_:
         for _ in range(2):
-            open_.enter_context(socket.create_connection((HOST, port), timeout=20)).sendall(b"GET ")
+            open_.enter_context(socket.create_connection((HOST, port), timeout=90)).sendall(b"GET ")
 
         def is_refused() -> bool:
             status, body, headers = get(port)
@@ -185,7 +185,7 @@ def test_connection_above_limit_is_told_so_in_json() -> None:
 def test_slow_headers_do_not_hold_connection(start: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if a byte arrives from time to time."""
     monkeypatch.setattr(server, "_HEADER_TIMEOUT_S", 0.5)
-    with serving() as port, socket.create_connection((HOST, port), timeout=20) as slow:
+    with serving() as port, socket.create_connection((HOST, port), timeout=90) as slow:
         slow.sendall(start)
         slow.settimeout(0.1)
 
@@ -204,7 +204,7 @@ def test_slow_headers_do_not_hold_connection(start: bytes, monkeypatch: pytest.M
 
 def test_slow_body_is_answered_and_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(application, "_BODY_TIMEOUT_S", 0.5)
-    with serving() as port, socket.create_connection((HOST, port), timeout=20) as slow:
+    with serving() as port, socket.create_connection((HOST, port), timeout=90) as slow:
         path = f"/jobs/{'0' * 32}/stop"
         slow.sendall(f"POST {path} HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 100\r\n\r\n{{".encode())
         answer = b""
@@ -222,7 +222,7 @@ def test_garbage_is_answered_and_next_request_served() -> None:
             b"\0" * 100_000,
             b"A" * 100_000,
         ):
-            with socket.create_connection((HOST, port), timeout=20) as sender, contextlib.suppress(OSError):
+            with socket.create_connection((HOST, port), timeout=90) as sender, contextlib.suppress(OSError):
                 sender.sendall(garbage + b"\r\n\r\n")
                 sender.recv(100)
         assert get(port)[0] == 200

@@ -38,7 +38,7 @@ def test_nothing_counted_is_not_right() -> None:
 def test_server_records_what_it_sends_and_pauses() -> None:
     server = TextServer(words_per_s=50_000)
     try:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=90) as client:
             received = b""
 
             def receive(lines: int) -> None:
