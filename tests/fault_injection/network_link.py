@@ -114,7 +114,7 @@ class NetworkLink:
             client.close()
             return
         try:
-            server = socket.create_connection(self._far, timeout=90)
+            server = socket.create_connection(self._far, timeout=10)
         except OSError:
             client.close()
             return

@@ -28,7 +28,7 @@ from tailrace.schemas.types import ExecutionState, JobGraph
 
 KEYS = 5
 PER_SECOND = 200
-SOON_S = 60.0
+SOON_S = 10.0
 HEARTBEAT_TIMEOUT_S = 10.0
 
 

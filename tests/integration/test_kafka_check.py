@@ -15,7 +15,7 @@ from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.kafka_check import KafkaRefusal, KafkaUnreachable, check_connection
 from tailrace.infra.kafka_connection import KafkaConnection
 
-MOST_S = 60.0
+MOST_S = 8.0
 
 
 @pytest.fixture(scope="module")
