@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar, overload
 
 from ..functions import Source
@@ -87,18 +88,27 @@ class Sources:
                 raise _refusal(step, str(error)) from error
         return self._source(Collection, step, "Source: Collection", of, records=records)
 
-    def read_text_file(self, *paths: str) -> SingleOutputStreamOperator[str]:
+    def read_text_file(
+        self, *paths: str, monitor: timedelta | None = None
+    ) -> SingleOutputStreamOperator[str]:
         """Returns the lines of files, directories and glob patterns, local or of any file system that fsspec
-        supports."""
-        return self._files("read_text_file", FileSource(*paths))
+        supports.
+
+        `monitor`, of all methods that read files: the source does not end, but looks for new files at this interval
+        (`FileSource.monitor_continuously`).
+        """
+        return self._files("read_text_file", FileSource(*paths), monitor)
 
     def read_avro(
-        self, *paths: str, columns: Sequence[str] | None = None, output_type: object = None
+        self,
+        *paths: str,
+        columns: Sequence[str] | None = None,
+        output_type: object = None,
+        monitor: timedelta | None = None,
     ) -> SingleOutputStreamOperator[Any]:
         """Returns the rows of Avro files. See FileSource."""
-        return self._files(
-            "read_avro", FileSource(*paths, format="avro", columns=columns, output_type=output_type)
-        )
+        source = FileSource(*paths, format="avro", columns=columns, output_type=output_type)
+        return self._files("read_avro", source, monitor)
 
     def read_csv(
         self,
@@ -110,6 +120,7 @@ class Sources:
         quote: str = '"',
         null: str = "",
         multiline: bool = False,
+        monitor: timedelta | None = None,
     ) -> SingleOutputStreamOperator[Any]:
         """Returns the rows of CSV files. Without `output_type`, all values are text. See FileSource.
 
@@ -120,26 +131,30 @@ class Sources:
         options = {
             "header": header, "delimiter": delimiter, "quote": quote, "null": null, "multiline": multiline,
         }  # fmt: skip
-        return self._files(
-            "read_csv",
-            FileSource(*paths, format="csv", columns=columns, output_type=output_type, options=options),
-        )
+        source = FileSource(*paths, format="csv", columns=columns, output_type=output_type, options=options)
+        return self._files("read_csv", source, monitor)
 
     def read_orc(
-        self, *paths: str, columns: Sequence[str] | None = None, output_type: object = None
+        self,
+        *paths: str,
+        columns: Sequence[str] | None = None,
+        output_type: object = None,
+        monitor: timedelta | None = None,
     ) -> SingleOutputStreamOperator[Any]:
         """Returns the rows of ORC files. See FileSource."""
-        return self._files(
-            "read_orc", FileSource(*paths, format="orc", columns=columns, output_type=output_type)
-        )
+        source = FileSource(*paths, format="orc", columns=columns, output_type=output_type)
+        return self._files("read_orc", source, monitor)
 
     def read_parquet(
-        self, *paths: str, columns: Sequence[str] | None = None, output_type: object = None
+        self,
+        *paths: str,
+        columns: Sequence[str] | None = None,
+        output_type: object = None,
+        monitor: timedelta | None = None,
     ) -> SingleOutputStreamOperator[Any]:
         """Returns the rows of Parquet files. See FileSource."""
-        return self._files(
-            "read_parquet", FileSource(*paths, format="parquet", columns=columns, output_type=output_type)
-        )
+        source = FileSource(*paths, format="parquet", columns=columns, output_type=output_type)
+        return self._files("read_parquet", source, monitor)
 
     def generate(
         self,
@@ -218,7 +233,11 @@ class Sources:
             ReadKafka, step, topics_name("Source: Kafka", source.shown_topics), of, source=source
         )
 
-    def _files(self, step: str, source: FileSource) -> SingleOutputStreamOperator[Any]:
+    def _files(
+        self, step: str, source: FileSource, monitor: timedelta | None = None
+    ) -> SingleOutputStreamOperator[Any]:
+        if monitor is not None:
+            source = source.monitor_continuously(monitor)
         undeclared = RecordType.of(str) if source.format == "text" else PICKLED
         of = undeclared if source.output_type is None else RecordType.of(source.output_type)
         check_source(source, of, step)

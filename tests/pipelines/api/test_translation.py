@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,16 @@ def parameters(graph: StreamGraph, kind: OperatorKind) -> dict[str, Any]:
 
 def split(line: str) -> Iterator[tuple[str, int]]:
     yield from ((word, 1) for word in line.split())
+
+
+@pytest.mark.parametrize("form", ["text_file", "csv", "avro", "parquet", "orc"])
+def test_monitor_of_method_watches_files_as_source_does(env: StreamExecutionEnvironment, form: str) -> None:
+    second = timedelta(seconds=1)
+    getattr(env, f"read_{form}")("/in", monitor=second).print()
+    found = parameters(env.get_stream_graph(), OperatorKind.FILES)
+    watching = FileSource("/in").monitor_continuously(second)
+    assert found["format"] == form.removesuffix("_file")
+    assert (found["monitor_ms"], found["max_age_ms"]) == (watching.monitor_ms, watching.max_age_ms)
 
 
 def test_sources_and_sinks_are_named_with_their_connectors(
