@@ -89,6 +89,12 @@ from tailrace import Count as Counted
 Env = StreamExecutionEnvironment
 
 
+class Named(NamedTuple):
+    """A field of a DescriptorProto."""
+
+    name: str
+
+
 @dataclass(frozen=True)
 class Trade:
     symbol: str
@@ -331,6 +337,9 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
     "read_avro": lambda env: env.read_avro("/data/", columns=["a"]).print(),
     "read_csv": lambda env: env.read_csv("/data/*.csv", output_type=Trade, delimiter=";").print(),
     "read_orc": lambda env: env.read_orc("/data/", output_type=Trade).print(),
+    "read_protobuf": lambda env: env.read_protobuf(
+        "/data/", message=DescriptorProto, output_type=Named
+    ).sink_to(FileSink("/out", "protobuf", message=DescriptorProto)),
     "watched files": lambda env: env.from_source(FileSource("/data/").monitor_continuously(MINUTE)).print(),
     "read_parquet": lambda env: env.read_parquet("/data/", output_type=Trade).print(),
     "spark": lambda env: (

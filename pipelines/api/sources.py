@@ -156,6 +156,24 @@ class Sources:
         source = FileSource(*paths, format="parquet", columns=columns, output_type=output_type)
         return self._files("read_parquet", source, monitor)
 
+    @overload
+    def read_protobuf(
+        self, *paths: str, message: type[T], output_type: None = None, monitor: timedelta | None = None
+    ) -> SingleOutputStreamOperator[T]: ...
+    @overload
+    def read_protobuf(
+        self, *paths: str, message: type, output_type: object, monitor: timedelta | None = None
+    ) -> SingleOutputStreamOperator[Any]: ...
+    def read_protobuf(
+        self, *paths: str, message: type, output_type: object = None, monitor: timedelta | None = None
+    ) -> SingleOutputStreamOperator[Any]:
+        """Returns the messages of files of length-delimited Protobuf messages. See FileSource.
+
+        `message`: their class, which protoc generated.
+        """
+        source = FileSource(*paths, format="protobuf", message=message, output_type=output_type)
+        return self._files("read_protobuf", source, monitor)
+
     def generate(
         self,
         function: Callable[[int], T],

@@ -234,6 +234,7 @@ _registry = _value(
     "a URL without a user and password (schema.registry.basic-auth.credentials-file is for these)",
 )
 
+_message = _optional(_value(is_class_name, "the name of a message class, such as module:Class"))
 _REGISTRY: Mapping[str, Rule] = {
     "registry": _optional(_registry),
     "subject": _optional(_one_of("topic", "record", "topic-record")),
@@ -278,10 +279,7 @@ _FORMAT = _variants(
             "framing": _one_of("single-object", "registry", "none"),
             **_REGISTRY,
         },
-        "protobuf": {
-            "message": _optional(_value(is_class_name, "the name of a message class, such as module:Class")),
-            **_REGISTRY,
-        },
+        "protobuf": {"message": _message, **_REGISTRY},
     },
     framing=_optional(_one_of("none")),
 )
@@ -345,9 +343,10 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         OperatorKind.COLLECTION: {},
         OperatorKind.FILES: {
             "paths": _texts("a list of paths, one or more"),
-            "format": _one_of("text", "csv", "avro", "parquet", "orc", *_BY_SPARK),
+            "format": _one_of("text", "csv", "avro", "parquet", "orc", "protobuf", *_BY_SPARK),
             "columns": _optional(_texts("a list of columns, one or more, or null")),
             "options": _optional(_file_options),
+            "message": _message,
             "monitor_ms": _optional(_size),
             "max_age_ms": _optional(_size),
         },
@@ -423,8 +422,9 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
         },
         OperatorKind.FILE_SINK: {
             "path": _name,
-            "format": _one_of("text", "csv", "avro", "parquet", "orc", "json", *_BY_SPARK),
+            "format": _one_of("text", "csv", "avro", "parquet", "orc", "protobuf", "json", *_BY_SPARK),
             "options": _optional(_file_options),
+            "message": _message,
             "prefix": _optional(_name),
             "roll_records": _optional(_whole("a number of records, 1 or more, or null", 1)),
             "roll_ms": _optional(_size),

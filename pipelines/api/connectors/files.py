@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal, Self
 
 from ....infra.redaction import has_password
+from ...graph import protobuf_classes
 from ...graph.bucket_elements import find_bucket_errors
 from ...graph.csv_options import READ, WRITTEN, find_csv_errors
 from ...graph.errors import ProgramError
@@ -18,8 +19,8 @@ from ..source_location import caller_location
 
 SparkFileFormat = Literal["spark-parquet", "spark-orc", "spark-json", "spark-csv"]
 """Files that Spark reads and writes (spark.py)."""
-SourceFormat = Literal["text", "csv", "avro", "parquet", "orc"] | SparkFileFormat
-SinkFormat = Literal["text", "csv", "avro", "parquet", "orc", "json"] | SparkFileFormat
+SourceFormat = Literal["text", "csv", "avro", "parquet", "orc", "protobuf"] | SparkFileFormat
+SinkFormat = Literal["text", "csv", "avro", "parquet", "orc", "protobuf", "json"] | SparkFileFormat
 Bucket = str | Sequence[str] | Callable[[Any, int], str]
 _BY_SPARK: Final = ("spark-parquet", "spark-orc", "spark-json", "spark-csv")
 
@@ -32,10 +33,22 @@ class FileSource:
     A record is a line of text, or a row of CSV, Avro, Parquet or ORC: a `dict`, or the dataclass or NamedTuple that
     `output_type` declares. The source then reads only the columns of its fields.
 
+    Or it is a message of the class `message` that protoc generated, from files of length-delimited Protobuf messages,
+    or the dataclass or NamedTuple that `output_type` declares, with fields of the message.
+
     `options`, of CSV: `header` (True), `delimiter` (","), `quote` ('"', "" for none), `null` (""), `multiline` (False).
     """
 
-    __slots__ = ("columns", "format", "max_age_ms", "monitor_ms", "options", "output_type", "paths")
+    __slots__ = (
+        "columns",
+        "format",
+        "max_age_ms",
+        "message",
+        "monitor_ms",
+        "options",
+        "output_type",
+        "paths",
+    )
 
     def __init__(
         self,
@@ -44,19 +57,24 @@ class FileSource:
         columns: Sequence[str] | None = None,
         output_type: object = None,
         options: Mapping[str, object] | None = None,
+        message: type | None = None,
     ) -> None:
         """Raises ProgramError."""
         if not paths or not all(map(is_text, paths)):
             raise _refusal("FileSource", f"expected paths, not {paths!r}")
-        if format not in ("text", "csv", "avro", "parquet", "orc", *_BY_SPARK):
-            raise _refusal("FileSource", f"the format {format!r} is not text, csv, avro, parquet or orc")
-        if format == "text" and columns is not None:
-            raise _refusal("FileSource", "lines of text have no columns")
+        if format not in ("text", "csv", "avro", "parquet", "orc", "protobuf", *_BY_SPARK):
+            raise _refusal(
+                "FileSource", f"the format {format!r} is not text, csv, avro, parquet, orc or protobuf"
+            )
+        if format in ("text", "protobuf") and columns is not None:
+            units = "lines of text" if format == "text" else "Protobuf messages"
+            raise _refusal("FileSource", f"{units} have no columns")
         self.paths = tuple(map(_anchored, paths))
         self.format = format
         self.columns = None if columns is None else list(columns)
         self.output_type = output_type
         self.options = _checked_options("FileSource", format, options, READ)
+        self.message = _checked_message("FileSource", format, message)
         self.monitor_ms: int | None = None
         self.max_age_ms: int | None = None
 
@@ -86,7 +104,8 @@ class FileSink:
     `success_files`: an empty file `_SUCCESS` marks each bucket whose time has passed by the watermarks, and the path
     when the job has finished.
 
-    `options`, of CSV: `header` (True), `delimiter` (",").
+    `options`, of CSV: `header` (True), `delimiter` (","). `message`: the class of Protobuf messages; records are its
+    objects, dicts, dataclasses or NamedTuples.
     """
 
     __slots__ = (
@@ -95,6 +114,7 @@ class FileSink:
         "format",
         "inactivity_ms",
         "max_open_files",
+        "message",
         "options",
         "path",
         "prefix",
@@ -118,12 +138,15 @@ class FileSink:
         roll_inactivity: timedelta | None = None,
         max_open_files: int = 100,
         success_files: bool = False,
+        message: type | None = None,
     ) -> None:
         """Raises ProgramError."""
         if not is_text(path):
             raise _refusal("FileSink", f"the path is {path!r}, not one or more characters")
-        if format not in ("text", "csv", "avro", "parquet", "orc", "json", *_BY_SPARK):
-            raise _refusal("FileSink", f"the format {format!r} is not text, csv, avro, parquet, orc or json")
+        if format not in ("text", "csv", "avro", "parquet", "orc", "protobuf", "json", *_BY_SPARK):
+            raise _refusal(
+                "FileSink", f"the format {format!r} is not text, csv, avro, parquet, orc, protobuf or json"
+            )
         if not is_text(prefix) or "/" in prefix:
             raise _refusal("FileSink", f"the prefix {prefix!r} cannot be the beginning of a file name")
         if not is_whole(roll_records, 1):
@@ -134,6 +157,7 @@ class FileSink:
         self.roll_records = roll_records
         self.roll_ms = to_milliseconds("roll_interval", roll_interval, operator="FileSink")
         self.options = _checked_options("FileSink", format, options, WRITTEN)
+        self.message = _checked_message("FileSink", format, message)
         for name, number in (("roll_bytes", roll_bytes), ("max_open_files", max_open_files)):
             if not is_whole(number, 1):
                 raise _refusal("FileSink", f"{name} is {number!r}, not an integer of 1 or more")
@@ -171,6 +195,20 @@ def _checked_options(
     for fault in find_csv_errors(found, known):
         raise _refusal(who, fault)
     return found
+
+
+def _checked_message(who: str, format: str, message: type | None) -> str | None:
+    """Returns the name of a message class. Raises ProgramError."""
+    if format != "protobuf":
+        if message is not None:
+            raise _refusal(who, f"files of format {format} have no message class")
+        return None
+    if message is None:
+        raise _refusal(who, "a file of Protobuf messages has no schema: give their class, message=...")
+    try:
+        return protobuf_classes.name_of(message)
+    except ValueError as error:
+        raise _refusal(who, str(error)) from None
 
 
 def written_options(options: Mapping[str, object] | None) -> Mapping[str, str]:

@@ -20,6 +20,7 @@ from ..source_location import caller_location
 from .files import FileSink, FileSource
 from .formats import Format
 from .kafka import KafkaSink, KafkaSource
+from .message_fields import find_field_errors
 from .spark import SparkSource
 
 _UNDECLARED: Final[tuple[object, ...]] = (None, Any, object, dict)
@@ -52,6 +53,8 @@ def check_source(source: KafkaSource | FileSource, records: RecordType, step: st
         _check_readable(source.format, source.output_type, records, step)
         if source.format == "text":
             _check_plain("text", "str", records, step)
+        if source.format == "protobuf":
+            _check_fields(source.message, records, step, is_sink=False)
         if source.format == "csv" and records != PICKLED:
             _check_csv(records, step)
         return
@@ -72,6 +75,8 @@ def check_sink(sink: KafkaSink | FileSink, records: RecordType, step: str) -> No
     if isinstance(sink, FileSink):
         if sink.format == "avro":
             _check_declared(records, step)
+        if sink.format == "protobuf":
+            _check_fields(sink.message, records, step, is_sink=True)
         _check_bucket(sink, records, step)
         if sink.format in ("csv", "spark-csv"):
             _check_csv(records, step)
@@ -98,7 +103,7 @@ def _check_bucket(sink: FileSink, records: RecordType, step: str) -> None:
         of = without_none(columns[field])
         if not isinstance(of, Scalar) or of == Scalar("bytes"):
             raise _refusal(step, f"the bucket {field!r} is {of}: a directory names a str, int, float or bool")
-    if len(fields) == len(columns) and sink.format not in ("text", "json", "avro"):
+    if len(fields) == len(columns) and sink.format not in ("text", "json", "avro", "protobuf"):
         raise _refusal(
             step, "the bucket names all fields, and its directories would have files without columns"
         )
@@ -124,7 +129,7 @@ def check_writes(form: Format, records: RecordType, step: str) -> None:
         case Format(kind="protobuf"):
             if form.message is None:
                 raise _refusal(step, "a sink of Protobuf needs a message class: give it to Formats.protobuf")
-            _check_fields(records, step)
+            _check_fields(form.message, records, step, is_sink=True)
         case Format(kind="json-schema", schema=None) if records == PICKLED:
             raise _refusal(
                 step,
@@ -164,13 +169,16 @@ def _check_read_by_spark(source: SparkSource, records: RecordType, step: str) ->
                 )
 
 
-def _check_fields(records: RecordType, step: str) -> None:
+def _check_fields(message: str | None, records: RecordType, step: str, *, is_sink: bool) -> None:
     if records != PICKLED and not isinstance(records, ClassOf):
         raise _refusal(
             step,
             f"Protobuf has messages, not records of type {records}: declare a dataclass or NamedTuple with the names of"
             " the fields",
         )
+    if message is not None:
+        for fault in find_field_errors(message, records, is_sink=is_sink):
+            raise _refusal(step, fault)
 
 
 def _check_change_event(records: RecordType, step: str) -> None:
@@ -193,7 +201,7 @@ def _check_reads(form: Format, hint: object, records: RecordType, step: str) -> 
         case Format(kind="debezium-json"):
             _check_change_event(records, step)
         case Format(kind="protobuf"):
-            _check_fields(records, step)
+            _check_fields(form.message, records, step, is_sink=False)
         case Format(kind="avro", schema=None, framing="single-object" | "none"):
             _check_declared(records, step)
         case _:

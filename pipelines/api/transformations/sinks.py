@@ -73,6 +73,7 @@ class WriteFiles(Physical):
         }
         more = {
             "options": sink.options,
+            "message": sink.message,
             "bucket": sink.bucket or None,
             "roll_bytes": None if sink.roll_bytes == 64 << 20 else sink.roll_bytes,
             "inactivity_ms": sink.inactivity_ms,

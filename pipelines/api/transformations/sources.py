@@ -75,6 +75,7 @@ class ReadFiles(Physical):
         found = {"paths": list(source.paths), "format": source.format, "columns": source.columns}
         more = {
             "options": source.options,
+            "message": source.message,
             "monitor_ms": source.monitor_ms,
             "max_age_ms": source.max_age_ms,
         }

@@ -59,6 +59,8 @@ class FileSinkParameters(msgspec.Struct, frozen=True):
     roll_ms: int | None = None
     options: Mapping[str, str] | None = None
     """Of CSV files (graph/csv_options.py), or of Spark's writer."""
+    message: str | None = None
+    """The message class of Protobuf files (graph/protobuf_classes.py)."""
     bucket: Sequence[str] = ()
     """Fields, and patterns of strftime; see files/bucket.py."""
     roll_bytes: int = 0
@@ -99,6 +101,7 @@ class FileSinkOperator(Operator):
             parameters.options,
             setup.spark,
             () if self._buckets is None else self._buckets.fields,
+            parameters.message,
         )
         self._roll_bytes = parameters.roll_bytes or ROLL_BYTES
         self._directory = create_output_directory(parameters.path)

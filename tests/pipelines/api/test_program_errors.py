@@ -753,6 +753,26 @@ MISTAKES: list[tuple[Mistake, str]] = [
         "from_source at {}: Protobuf has messages, not records of type int",
     ),
     (
+        lambda env, s: env.read_protobuf("a.pb", message=DescriptorProto, output_type=Trade),
+        "read_protobuf at {}: the message google.protobuf.DescriptorProto has no field 'symbol' of Trade; it has ",
+    ),
+    (
+        lambda env, s: env.read_protobuf("a.pb", message=Trade),
+        "FileSource at {}: <class 'api_programs.Trade'> is not a message class that protoc generated",
+    ),
+    (
+        lambda env, s: env.from_source(FileSource("a.pb", format="protobuf")),
+        "FileSource at {}: a file of Protobuf messages has no schema: give their class, message=...",
+    ),
+    (
+        lambda env, s: s.map(str, Trade).sink_to(FileSink("out", "protobuf", message=DescriptorProto)),
+        "sink_to at {}: the message google.protobuf.DescriptorProto has no field 'symbol' of Trade; it has ",
+    ),
+    (
+        lambda env, s: s.sink_to(KafkaSink("t", Formats.protobuf(DescriptorProto))),
+        "sink_to at {}: Protobuf has messages, not records of type ",
+    ),
+    (
         lambda env, s: Formats.json_schema({"type": 7}, "http://r"),
         "Formats.json_schema at {}: the schema is not a valid JSON Schema",
     ),

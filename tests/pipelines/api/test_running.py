@@ -17,7 +17,7 @@ Program = Callable[[StreamExecutionEnvironment], object]
 
 ELSEWHERE = (
     *("socket_text_stream", "read_text_file", "read_avro", "read_parquet", "files", "spark", "http"),
-    *("read_csv", "read_orc", "watched files"),
+    *("read_csv", "read_orc", "read_protobuf", "watched files"),
     *("kafka", "kafka json", "kafka avro", "kafka latest", "kafka records", "debezium", "protobuf"),
 )
 """What reads or writes outside of the job."""

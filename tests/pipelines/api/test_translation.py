@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from api_programs import ODD, Cheap, Split, Trade, Upper, size_of, timed, trade, trades
+from google.protobuf.descriptor_pb2 import DescriptorProto
 
 from tailrace.pipelines.api import (
     CoMapFunction,
@@ -56,10 +57,11 @@ def split(line: str) -> Iterator[tuple[str, int]]:
     yield from ((word, 1) for word in line.split())
 
 
-@pytest.mark.parametrize("form", ["text_file", "csv", "avro", "parquet", "orc"])
+@pytest.mark.parametrize("form", ["text_file", "csv", "avro", "parquet", "orc", "protobuf"])
 def test_monitor_of_method_watches_files_as_source_does(env: StreamExecutionEnvironment, form: str) -> None:
     second = timedelta(seconds=1)
-    getattr(env, f"read_{form}")("/in", monitor=second).print()
+    message = {"message": DescriptorProto} if form == "protobuf" else {}
+    getattr(env, f"read_{form}")("/in", monitor=second, **message).print()
     found = parameters(env.get_stream_graph(), OperatorKind.FILES)
     watching = FileSource("/in").monitor_continuously(second)
     assert found["format"] == form.removesuffix("_file")

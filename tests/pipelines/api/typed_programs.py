@@ -282,6 +282,7 @@ class Lines(TransactionalSink[str]):
 
 def connectors(env: StreamExecutionEnvironment, source: Source[Order]) -> None:
     assert_type(env.from_source(source), SingleOutputStreamOperator[Order])
+    assert_type(env.read_protobuf("a.pb", message=Order), SingleOutputStreamOperator[Order])
     env.from_source(source).sink_to(Lines())  # type: ignore[arg-type]
     rows = env.from_source(DatabaseSource("sqlite://", "orders", "id", output_type=Order))
     assert_type(rows, SingleOutputStreamOperator[Order])

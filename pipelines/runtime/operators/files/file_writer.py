@@ -29,8 +29,9 @@ from ...records.batch import Batch
 from ...spark.file_requests import HAS_SCHEMA, SparkFiles, SparkFormat
 
 SinkFormat = Literal[
-    "text", "json", "csv", "avro", "parquet", "orc", "spark-parquet", "spark-orc", "spark-json", "spark-csv"
-]
+    "text", "json", "csv", "avro", "parquet", "orc", "protobuf",
+    "spark-parquet", "spark-orc", "spark-json", "spark-csv",
+]  # fmt: skip
 _SYNC_BYTES: Final = 16
 _ONE_BLOCK: Final = 1 << 40
 _DEFLATE_LEVEL: Final = 1
@@ -60,8 +61,10 @@ def file_writer(
     options: Mapping[str, str] | None = None,
     spark: SparkFiles | None = None,
     named_above: Sequence[str] = (),
+    message: str | None = None,
 ) -> FileWriter:
-    """Returns the writer for records of the type. `options`: of CSV files or of Spark's writer.
+    """Returns the writer for records of the type. `options`: of CSV files or of Spark's writer. `message`: the class
+    of Protobuf messages.
 
     `named_above`: the fields whose values the directories of a file name. Files of columns do not repeat them.
 
@@ -74,6 +77,9 @@ def file_writer(
             return LineWriter(create_writer(ValueFormat(FormatKind.JSON), record_type, ""), ".jsonl")
         case "avro":
             return AvroFileWriter(record_type)
+        case "protobuf":
+            of = ValueFormat(FormatKind.PROTOBUF, message=message)
+            return DelimitedWriter(create_writer(of, record_type, ""), ".pb")
         case "parquet":
             return ParquetFileWriter(record_type, named_above)
         case "orc":
@@ -97,6 +103,13 @@ class LineWriter:
 
     def write(self, chunks: Sequence[bytes], out: BinaryIO) -> None:
         out.writelines(chunks)
+
+
+class DelimitedWriter(LineWriter):
+    """Writes each record with its length before it, as a varint."""
+
+    def chunk(self, batch: Batch) -> bytes:
+        return b"".join(part for value in self._writer.write(batch) for part in (_varint(len(value)), value))
 
 
 class _AvroChunk(msgspec.Struct, frozen=True, array_like=True):
@@ -273,8 +286,12 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 def _long(value: int) -> bytes:
-    """Encodes an Avro long that is not negative: twice the number (zigzag), seven bits in each byte."""
-    value <<= 1
+    """Encodes an Avro long that is not negative: twice the number (zigzag)."""
+    return _varint(value << 1)
+
+
+def _varint(value: int) -> bytes:
+    """Encodes a number with seven bits in each byte."""
     data = bytearray()
     while value > 0x7F:
         data.append(value & 0x7F | 0x80)

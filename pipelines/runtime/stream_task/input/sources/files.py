@@ -30,6 +30,7 @@ from ....operators.files.csv_reader import CsvFileReader
 from ....operators.files.file_reader import FileChunk, FileReader
 from ....operators.files.orc_reader import OrcFileReader
 from ....operators.files.parquet_reader import ParquetFileReader
+from ....operators.files.protobuf_reader import ProtobufFileReader
 from ....operators.files.source_storage import FoundFile, list_files
 from ....operators.files.spark_reader import SparkFileReader
 from ....operators.files.text_reader import TextFileReader
@@ -50,12 +51,15 @@ class FileParameters(msgspec.Struct, frozen=True):
 
     paths: list[str]
     format: Literal[
-        "text", "csv", "avro", "parquet", "orc", "spark-parquet", "spark-orc", "spark-json", "spark-csv"
-    ]
+        "text", "csv", "avro", "parquet", "orc", "protobuf",
+        "spark-parquet", "spark-orc", "spark-json", "spark-csv",
+    ]  # fmt: skip
     """`spark-`: Spark reads the files."""
     columns: list[str] | None = None
     options: Mapping[str, str] | None = None
     """Of CSV files (graph/csv_options.py), or of Spark's reader."""
+    message: str | None = None
+    """The message class of Protobuf files (graph/protobuf_classes.py)."""
     output_type: Any = None
     monitor_ms: int | None = None
     """The time between two listings; None: the paths are listed once."""
@@ -264,6 +268,8 @@ class FilesSource(Source):
                 return AvroFileReader(self._record_type, parameters.columns)
             case "parquet":
                 return ParquetFileReader(self._record_type, parameters.columns)
+            case "protobuf":
+                return ProtobufFileReader(self._record_type, parameters.message)
             case by_spark:
                 form: Any = by_spark.removeprefix("spark-")
                 of: SparkFormat = form
