@@ -36,7 +36,9 @@ from .test_cluster import Cluster
 ROOT = Path(__file__).parents[2]
 AXE = ROOT / "services" / "web" / "node_modules" / "axe-core" / "axe.min.js"
 SCREENSHOTS = ROOT / "build" / "page"
-LOG = ROOT / "tests" / "golden" / "0.1.0" / "one_task_fails_and_is_restarted_alone.avro"
+GOLDEN = ROOT / "tests" / "golden" / "0.1.0"
+LOG = GOLDEN / "one_task_fails_and_is_restarted_alone.avro"
+QUARANTINES = GOLDEN / "a_task_executor_is_quarantined_and_its_tasks_move.avro"
 TOKEN = "0123456789abcdef"
 DESK, PHONE = 1280, 375
 
@@ -158,6 +160,32 @@ def test_page_shows_the_moment_of_its_address(browser: Browser, server: str) -> 
             for name, field in (("TaskExecutors", "taskmanagers"), ("Free slots", "slots-available")):
                 expect(page.locator(f"dt:text-is('{name}') + dd")).to_have_text(str(expected[field]))
             expect(page.get_by_role("region", name="Moment")).to_contain_text(at)
+
+
+def test_quarantines_are_shown_with_their_reasons(browser: Browser) -> None:
+    with serve_log(QUARANTINES) as address, visit(browser, address) as page:
+        page.goto(f"{address}/#/cluster?at=53")
+        apart = page.get_by_role("region", name="Quarantines").get_by_role("row")
+        expect(apart).to_have_count(2)
+        expect(apart.last).to_contain_text("te-1quarantineddisk errors")
+        cards = page.get_by_role("listitem").filter(has=page.get_by_role("img"))
+        expect(cards.filter(has_text="te-1")).to_contain_text(
+            "2 slots of 2 jobs stay until other slots are free"
+        )
+        expect(page.get_by_role("button", name="Release")).to_have_count(0)
+        page.set_viewport_size({"width": PHONE, "height": 900})
+        check_width(page)
+        page.screenshot(path=SCREENSHOTS / "quarantines-phone.png", full_page=True)
+        page.set_viewport_size({"width": DESK, "height": 900})
+        page.goto(f"{address}/#/cluster")
+        expect(apart).to_have_count(3)
+        expect(apart.last).to_contain_text("host worker-7drained")
+        expect(page.get_by_role("button", name="Release")).to_have_count(2)
+        check_access(page)
+        page.screenshot(path=SCREENSHOTS / "quarantines.png", full_page=True)
+        cards.filter(has_text="te-1").get_by_role("button", name="Drain").click()
+        expect(page.get_by_role("dialog")).to_contain_text("It gets no more slots")
+        check_access(page)
 
 
 def read_moment(page: Page) -> int:

@@ -15,7 +15,7 @@ import structlog
 
 from tailrace.schemas import dispatcher
 from tailrace.schemas.event import Record
-from tailrace.schemas.types import EntryPoint, ExecutionState, JobGraph
+from tailrace.schemas.types import EntryPoint, ExecutionState, JobGraph, QuarantineMode
 from tailrace.services.core.leadership import LeadershipState
 
 from .async_simulator import AsyncSimulator
@@ -297,6 +297,33 @@ def a_task_executor_is_lost_and_lives() -> Cluster:
     return cluster
 
 
+def a_task_executor_is_quarantined_and_its_tasks_move() -> Cluster:
+    """A TaskExecutor is quarantined by hand: a job moves, the next one stays until a slot is free, and the next
+    master knows of it. Another host is drained, and the first TaskExecutor is released."""
+    cluster = start_cluster("te-1", slots=2)
+    for job_id in ("j1", "j2"):
+        cluster.submit(job_id)
+        cluster.settle()
+    cluster.start_task_executor("te-2", 1)
+    cluster.settle()
+    cluster.send("client/test", "dispatcher", _quarantine(QuarantineMode.QUARANTINED, "te-1", None))
+    cluster.settle()
+    cluster.start_master()
+    cluster.settle()
+    cluster.start_task_executor("te-3", 2)
+    cluster.settle()
+    cluster.send("client/test", "dispatcher", _quarantine(QuarantineMode.DRAINING, None, "worker-7"))
+    cluster.send("client/test", "dispatcher", _quarantine(QuarantineMode.RELEASED, "te-1", None))
+    cluster.settle()
+    cluster.send("client/test", "dispatcher", _quarantine(QuarantineMode.DRAINING, "te-2", None))
+    cluster.settle()
+    return cluster
+
+
+def _quarantine(mode: QuarantineMode, resource_id: str | None, host: str | None) -> dispatcher.SetQuarantine:
+    return dispatcher.SetQuarantine(resource_id=resource_id, host=host, mode=mode, reason="disk errors")
+
+
 SCENARIOS: dict[str, Callable[[], Cluster]] = {
     story.__name__: story
     for story in (
@@ -319,6 +346,7 @@ SCENARIOS: dict[str, Callable[[], Cluster]] = {
         a_cluster_is_suspended_and_its_job_resumed,
         a_worker_is_started_and_released_when_it_is_idle,
         a_task_executor_is_lost_and_lives,
+        a_task_executor_is_quarantined_and_its_tasks_move,
         *STORIES,
         *STORIES_OF_MASTERS,
     )

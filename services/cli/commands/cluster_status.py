@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...configuration import Configuration
     from ...core.leadership import Leader
     from ...history import HistoryProjection
-    from ...history.cluster_view import LeaderView
+    from ...history.cluster_view import LeaderView, WorkerView
     from ..local.cluster import LocalCluster
     from ..readers.orphaned_resources import ClusterResources
 
@@ -85,7 +85,7 @@ def cluster_to_data(
         "orphans": msgspec.to_builtins(
             find_orphaned_resources(configuration, resources, statuses, fold.replica.offset)
         ),
-        "taskexecutors": msgspec.to_builtins(known),
+        "taskexecutors": _task_executors(known),
         "slots": {
             "total": sum(worker.slots for worker in known),
             "free": sum(worker.free_slots for worker in known),
@@ -100,7 +100,7 @@ def read_by_rest(configuration: Configuration) -> dict[str, Any]:
     orphans. Raises LogUnavailable, RequestRefused."""
     import msgspec
 
-    from ...history.cluster_view import LeaderView
+    from ...history.cluster_view import LeaderView, WorkerView
     from ...log.rest_log import RestConnection
     from ...rest.api.cluster import FREE, ClusterSlots
     from ...rest.api.jobs import JobSummaries
@@ -116,13 +116,18 @@ def read_by_rest(configuration: Configuration) -> dict[str, Any]:
             f"the answer of {connection.url} can't be read: {error}; use the release of the REST server",
         ) from None
     leading = [LeaderView(each.role, each.process, each.epoch, each.since) for each in known.leaders]
+    job_ids = {job.id: job.job_id for job in listed}
     workers = [
-        {
-            "resource_id": each.id,
-            "address": each.process,
-            "slots": len(each.slots),
-            "free_slots": list(each.slots).count(FREE),
-        }
+        WorkerView(
+            each.id,
+            each.process,
+            len(each.slots),
+            list(each.slots).count(FREE),
+            each.host,
+            each.is_driven,
+            each.quarantine,
+            tuple(sorted({job_ids.get(known.jobs[job].id, "") for job in each.slots if job >= 0})),
+        )
         for each in known.task_executors
     ]
     return {
@@ -131,10 +136,10 @@ def read_by_rest(configuration: Configuration) -> dict[str, Any]:
         "leader": next((each.address for each in leading if each.role == DISPATCHER), None),
         "leaders": msgspec.to_builtins(leading),
         "masters": _masters(leading, None, None, None),
-        "taskexecutors": workers,
+        "taskexecutors": _task_executors(workers),
         "slots": {
-            "total": sum(each["slots"] for each in workers),
-            "free": sum(each["free_slots"] for each in workers),
+            "total": sum(each.slots for each in workers),
+            "free": sum(each.free_slots for each in workers),
         },
         "jobs": [
             {
@@ -153,6 +158,14 @@ def read_by_rest(configuration: Configuration) -> dict[str, Any]:
         ],
         "job_counts": counts(JobStatus(job.status) for job in listed),
     }
+
+
+def _task_executors(workers: Iterable[WorkerView]) -> list[dict[str, Any]]:
+    import msgspec
+
+    from ...history.cluster_view import describe_quarantine
+
+    return [{**msgspec.to_builtins(each), "state": describe_quarantine(each)} for each in workers]
 
 
 def _masters(
@@ -209,10 +222,15 @@ def show(data: dict[str, Any], cluster: str) -> None:
         ],
     )
     workers = [
-        (worker["resource_id"], worker["address"], f"{worker['free_slots']}/{worker['slots']}")
+        (
+            worker["resource_id"],
+            worker["address"],
+            f"{worker['free_slots']}/{worker['slots']}",
+            worker["state"],
+        )
         for worker in data["taskexecutors"]
     ]
-    print_table("TaskExecutors", ("TASKEXECUTOR", "ADDRESS", "FREE SLOTS"), workers)
+    print_table("TaskExecutors", ("TASKEXECUTOR", "ADDRESS", "FREE SLOTS", "STATE"), workers)
     live = [job for job in data["jobs"] if job["status"] not in JOB_ENDS]
     print_table(
         "Jobs",

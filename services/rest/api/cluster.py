@@ -12,6 +12,8 @@ import msgspec
 from ...core.resource_profile import describe, matches
 from ...core.role import RESOURCE_MANAGER
 from ...history import cluster_view
+from ...history.cluster_view import WorkerView
+from ...resource_manager.quarantines import Quarantine
 from ...resource_manager.slot_requests import SlotRequest
 from ...resource_manager.state import ResourceManagerState
 from ...resource_manager.task_manager_slot import SlotState
@@ -44,13 +46,19 @@ class Holder(msgspec.Struct, frozen=True):
 class TaskExecutorSlots(msgspec.Struct, frozen=True):
     """A registered TaskExecutor. `slots` by number: the place of the holder in `jobs`, -1 if the slot is free, -2 if
     its holder is not known. `requested`: the numbers of slots whose TaskExecutor has not confirmed their holder yet.
-    `is_withdrawn`: its free slots are not assigned, for it may be lost. Memory in bytes."""
+    `is_withdrawn`: its free slots are not assigned, for it may be lost. `is_driven`: the ResourceManager has started
+    it. `quarantine`: its own, or that of its host; times in it are in microseconds, as in events. `state`: what the
+    quarantine has come to. Memory in bytes."""
 
     id: str
     process: str
+    host: str
     slots: Sequence[int]
     requested: Sequence[int]
     is_withdrawn: bool
+    is_driven: bool
+    quarantine: Quarantine | None
+    state: str
     cpu_cores: int
     memory: int
 
@@ -91,23 +99,27 @@ def cluster(moment: Moment, _: Parameters) -> ClusterSlots:
             for each in cluster_view.leaders(moment.fold.replica)
         ],
         jobs=[Holder(ids.to_job_id(job_id), names.get(job_id, job_id)) for job_id in job_ids],
-        task_executors=[_slots(state, resource_id, places) for resource_id in sorted(state.workers)],
+        task_executors=[_slots(state, each, places) for each in cluster_view.workers(moment.fold.replica)],
         demands=[demand for job_id in job_ids for demand in _demands(state, job_id, places[job_id])],
     )
 
 
-def _slots(state: ResourceManagerState, resource_id: str, places: Mapping[str, int]) -> TaskExecutorSlots:
-    worker, slots = state.workers[resource_id], state.slot_manager.slots
-    held = [slot for _, slot in slots.slots_of(resource_id)]
-    registered = slots.workers.get(resource_id)
+def _slots(state: ResourceManagerState, view: WorkerView, places: Mapping[str, int]) -> TaskExecutorSlots:
+    worker, slots = state.workers[view.resource_id], state.slot_manager.slots
+    held = [slot for _, slot in slots.slots_of(view.resource_id)]
+    registered = slots.workers.get(view.resource_id)
     return TaskExecutorSlots(
-        id=resource_id,
-        process=worker.address,
+        id=view.resource_id,
+        process=view.address,
+        host=view.host,
         slots=[
             FREE if slot.state is SlotState.FREE else places.get(slot.job_id or "", _UNKNOWN) for slot in held
         ],
         requested=[number for number, slot in enumerate(held) if slot.state is SlotState.PENDING],
         is_withdrawn=registered is not None and registered.withdrawn,
+        is_driven=view.driven,
+        quarantine=view.quarantine,
+        state=cluster_view.describe_quarantine(view),
         cpu_cores=worker.hardware.cpu_cores,
         memory=worker.hardware.physical_memory,
     )
@@ -135,7 +147,10 @@ def _reason(state: ResourceManagerState, request: SlotRequest) -> str:
     free = [key for key, hosts in slots.free.items() if hosts]
     if any(matches(slots.profiles[key].profile, request.profile) for key in free):
         return "It is being assigned."
-    return "No slot is free." if not free else "No free slot is large enough."
+    if free:
+        return "No free slot is large enough."
+    is_apart = any(slots.workers[each].free for each in slots.excluded)
+    return "The free slots are quarantined." if is_apart else "No slot is free."
 
 
 READS = (Endpoint("GET", "/cluster", view=cluster),)

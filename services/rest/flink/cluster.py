@@ -23,7 +23,8 @@ _OVER = frozenset({JobStatus.FINISHED, JobStatus.CANCELED, JobStatus.FAILED})
 
 
 class ClusterOverview(msgspec.Struct, frozen=True, rename="kebab"):
-    """Flink's ClusterOverviewWithVersion. The version is tailrace's."""
+    """Flink's ClusterOverviewWithVersion. The version is tailrace's. Available slots are those that jobs can get. The
+    numbers of blocked TaskExecutors, which are quarantined or drained, and of their free slots are absent if 0."""
 
     taskmanagers: int
     slots_total: int
@@ -34,6 +35,8 @@ class ClusterOverview(msgspec.Struct, frozen=True, rename="kebab"):
     jobs_failed: int
     flink_version: str
     flink_commit: str
+    taskmanagers_blocked: int | msgspec.UnsetType = msgspec.UNSET
+    slots_free_and_blocked: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class Features(msgspec.Struct, frozen=True, rename="kebab"):
@@ -93,17 +96,20 @@ def overview(moment: Moment, _: Parameters) -> ClusterOverview:
     state = moment.fold.replica.states.get(RESOURCE_MANAGER)
     known = state if isinstance(state, ResourceManagerState) else ResourceManagerState()
     slots = known.slot_manager.slots
+    blocked = sum(len(slots.workers[each].free) for each in slots.excluded)
     statuses = list(cluster_view.statuses(moment.fold.replica).values())
     return ClusterOverview(
         taskmanagers=len(known.workers),
         slots_total=slots.count,
-        slots_available=slots.free_count,
+        slots_available=slots.free_count - blocked,
         jobs_running=sum(status not in _OVER for status in statuses),
         jobs_finished=statuses.count(JobStatus.FINISHED),
         jobs_cancelled=statuses.count(JobStatus.CANCELED),
         jobs_failed=statuses.count(JobStatus.FAILED),
         flink_version=__version__,
         flink_commit="",
+        taskmanagers_blocked=len(slots.excluded) or msgspec.UNSET,
+        slots_free_and_blocked=blocked or msgspec.UNSET,
     )
 
 

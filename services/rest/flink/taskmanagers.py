@@ -57,9 +57,9 @@ class MemoryConfiguration(msgspec.Struct, frozen=True, rename="camel"):
     total_process_memory: int | None = None
 
 
-class TaskManager(msgspec.Struct, frozen=True, rename="camel"):
+class TaskManager(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A registered TaskExecutor: Flink's TaskManagerInfo. Heartbeats are not in the log: their time is 0. There are no
-    data port and no JMX port."""
+    data port and no JMX port. `blocked`: it or its host is quarantined or drained; absent otherwise, as in Flink."""
 
     id: str
     path: str
@@ -73,6 +73,7 @@ class TaskManager(msgspec.Struct, frozen=True, rename="camel"):
     free_resource: Resource
     hardware: Hardware
     memory_configuration: MemoryConfiguration
+    blocked: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class TaskManagers(msgspec.Struct, frozen=True):
@@ -121,7 +122,7 @@ class TaskManagerMetrics(msgspec.Struct, frozen=True, rename="camel"):
     garbage_collectors: Sequence[GarbageCollector] = ()
 
 
-class TaskManagerDetails(TaskManager, frozen=True, rename="camel"):
+class TaskManagerDetails(TaskManager, frozen=True, rename="camel", kw_only=True):
     """/taskmanagers/:taskmanagerid: Flink's TaskManagerDetailsInfo."""
 
     allocated_slots: Sequence[AllocatedSlot]
@@ -220,6 +221,7 @@ def _taskmanager(
             managed_memory=hardware.managed_memory,
         ),
         memory_configuration=MemoryConfiguration(managed_memory=hardware.managed_memory),
+        blocked=state.find_quarantine(worker.resource_id) is not None or msgspec.UNSET,
     )
 
 

@@ -161,18 +161,24 @@ def test_missing_server_is_one_error_line(capsys: pytest.CaptureFixture[str], ur
     assert "secret" not in capsys.readouterr().err
 
 
-def test_cluster_status_is_that_of_log(server: LiveServer, capsys: pytest.CaptureFixture[str]) -> None:
-    fold = HistoryProjection()
-    for record in golden_records(NAME):
+@pytest.mark.parametrize("name", [NAME, "a_task_executor_is_quarantined_and_its_tasks_move"])
+def test_cluster_status_is_that_of_log(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fold, log = HistoryProjection(), MemoryEventLog()
+    append(log, golden_records(name))
+    for record in golden_records(name):
         fold.apply(record)
-    url = f"http://127.0.0.1:{server.port}"
+    with serve(log) as server:
+        check_status(fold, f"http://127.0.0.1:{server.port}", capsys)
+
+
+def check_status(fold: HistoryProjection, url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--rest", url, "cluster", "status", "-o", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     workers, leaders = cluster_view.workers(fold.replica), cluster_view.leaders(fold.replica)
     assert (found["rest_url"], found["offset"]) == (url, fold.replica.offset)
-    shown = ("resource_id", "address", "slots", "free_slots")
-    known = [{name: worker[name] for name in shown} for worker in msgspec.to_builtins(workers)]
-    assert found["taskexecutors"] == known != []
+    states = [cluster_view.describe_quarantine(worker) for worker in workers]
+    assert [each.pop("state") for each in found["taskexecutors"]] == states
+    assert found["taskexecutors"] == json.loads(msgspec.json.encode(workers)) != []
     assert found["leaders"] == msgspec.to_builtins(leaders)
     assert {each["address"] for each in found["masters"]} == {each.address for each in leaders}
     jobs = msgspec.to_builtins(cluster_view.jobs(fold))

@@ -14,6 +14,7 @@ from tailrace.services.log.event_log import read_to_end
 from tailrace.services.rest.api.attempts import attempts
 from tailrace.services.rest.api.cluster import cluster
 from tailrace.services.rest.api.jobs import job, jobs
+from tailrace.services.rest.api.quarantines import quarantines
 from tailrace.services.rest.api.subtasks import subtasks
 from tailrace.services.rest.moment import Moment
 
@@ -38,7 +39,13 @@ def check(moment: Moment) -> None:
     found, overview = cluster(moment, {}), view(moment, "/overview")
     slots = Counter(holder for each in found.task_executors for holder in each.slots)
     assert len(found.task_executors) == overview.taskmanagers
-    assert (slots.total(), slots[-1]) == (overview.slots_total, overview.slots_available)
+    blocked = overview.slots_free_and_blocked or 0
+    assert (slots.total(), slots[-1]) == (overview.slots_total, overview.slots_available + blocked)
+    apart = [each.id for each in found.task_executors if each.quarantine is not None]
+    theirs_apart = [each.id for each in view(moment, "/taskmanagers").taskmanagers if each.blocked is True]
+    assert (apart, len(apart)) == (theirs_apart, overview.taskmanagers_blocked or 0)
+    listed = {each.task_executor or each.host for each in quarantines(moment, {}).quarantines}
+    assert {each.id for each in found.task_executors} & listed <= set(apart)
     assert all(holder < len(found.jobs) for holder in slots)
     assert all(0 <= demand.job < len(found.jobs) and demand.count > 0 for demand in found.demands)
     summaries, theirs = jobs(moment, {}).jobs, view(moment, "/jobs/overview").jobs

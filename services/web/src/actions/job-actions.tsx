@@ -8,10 +8,10 @@ import { ActionOutcome } from "./action-outcome";
 import { ConfirmDialog } from "./confirm-dialog";
 import { useAction } from "./use-action";
 
-type Question = "cancel" | "stop" | "savepoint";
+type Question = "cancel" | "stop" | "savepoint" | "pause" | "restart";
 
 /** Buttons for a job that has not ended. As of a past moment, or at a history server, there is nothing to do. */
-export function JobActions({ id, isRunning }: { id: string; isRunning: boolean }) {
+export function JobActions({ id, status, isRunning }: { id: string; status: string; isRunning: boolean }) {
   const { isHistory } = useServer();
   const action = useAction();
   const [question, setQuestion] = useState<Question | null>(null);
@@ -50,11 +50,36 @@ export function JobActions({ id, isRunning }: { id: string; isRunning: boolean }
         { method: "POST", url: fillPath("/v1/jobs/{jobid}/checkpoints", values), body: {} },
         () => "The job takes a checkpoint.",
       ),
+    pause: () =>
+      action.run(
+        { method: "POST", url: fillPath("/api/v1/jobs/{jobid}/pause", values) },
+        () => "The job pauses.",
+      ),
+    resume: () =>
+      action.run(
+        { method: "POST", url: fillPath("/api/v1/jobs/{jobid}/resume", values) },
+        () => "The job is resumed.",
+      ),
+    restart: () =>
+      action.run(
+        { method: "POST", url: fillPath("/api/v1/jobs/{jobid}/restart", values), body: {} },
+        () => "The tasks of the job restart.",
+      ),
   };
   const isBusy = action.state.kind === "sent";
   return (
     <section class="actions" aria-label="Actions">
-      {isRunning && (
+      {isRunning && status === "SUSPENDED" && (
+        <div class="buttons">
+          <button type="button" disabled={isBusy} onClick={requests.resume}>
+            Resume
+          </button>
+          <button type="button" class="danger" disabled={isBusy} onClick={() => setQuestion("cancel")}>
+            Cancel…
+          </button>
+        </div>
+      )}
+      {isRunning && status !== "SUSPENDED" && (
         <div class="buttons">
           <button type="button" disabled={isBusy} onClick={requests.checkpoint}>
             Take checkpoint
@@ -64,6 +89,12 @@ export function JobActions({ id, isRunning }: { id: string; isRunning: boolean }
           </button>
           <button type="button" disabled={isBusy} onClick={() => setQuestion("stop")}>
             Stop with savepoint…
+          </button>
+          <button type="button" disabled={isBusy} onClick={() => setQuestion("pause")}>
+            Pause…
+          </button>
+          <button type="button" disabled={isBusy} onClick={() => setQuestion("restart")}>
+            Restart tasks…
           </button>
           <button type="button" class="danger" disabled={isBusy} onClick={() => setQuestion("cancel")}>
             Cancel…
@@ -79,8 +110,8 @@ export function JobActions({ id, isRunning }: { id: string; isRunning: boolean }
           onConfirm={requests[question]}
           onClose={() => setQuestion(null)}
         >
-          {question === "cancel" ? (
-            <p>The job ends at once. What it has committed stays; it leaves no savepoint.</p>
+          {question in EXPLANATIONS ? (
+            <p>{EXPLANATIONS[question]}</p>
           ) : (
             <>
               <label>
@@ -113,9 +144,18 @@ const TITLES: Readonly<Record<Question, string>> = {
   cancel: "Cancel the job?",
   stop: "Stop the job with a savepoint?",
   savepoint: "Take a savepoint?",
+  pause: "Pause the job?",
+  restart: "Restart the tasks of the job?",
 };
 const CONFIRMS: Readonly<Record<Question, string>> = {
   cancel: "Cancel the job",
   stop: "Stop with savepoint",
   savepoint: "Take savepoint",
+  pause: "Pause the job",
+  restart: "Restart tasks",
+};
+const EXPLANATIONS: Readonly<Partial<Record<Question, string>>> = {
+  cancel: "The job ends at once. What it has committed stays; it leaves no savepoint.",
+  pause: "Its tasks end and its slots are free. Its state and positions stay until it is resumed.",
+  restart: "Each task continues from its last commit. That counts as no failure.",
 };

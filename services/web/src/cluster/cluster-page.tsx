@@ -1,4 +1,4 @@
-// The cluster: who leads, what each TaskExecutor's slots hold, and which requests for slots wait.
+// The cluster: who leads, what each TaskExecutor's slots hold, which are quarantined, and which requests for slots wait.
 
 import type { AnswerOf } from "../api/client";
 import { useServer } from "../api/server";
@@ -11,6 +11,12 @@ import { TableCard, TableHead } from "../parts/table";
 import { linkTo } from "../routing";
 import type { ClusterSlots, SlotDemand } from "./cluster-slots";
 import { countFree, hueOf } from "./cluster-slots";
+import {
+  QuarantineButtons,
+  QuarantineStatus,
+  QuarantinesView,
+  useQuarantineAction,
+} from "./quarantines-view";
 import { SlotGrid } from "./slot-grid";
 import { TopicsView } from "./topics-view";
 
@@ -38,8 +44,11 @@ export function ClusterPage() {
 
 function ClusterView({ cluster, candidates }: { cluster: ClusterSlots; candidates: Candidates }) {
   const { isHistory } = useServer();
+  const action = useQuarantineAction();
   const slots = cluster.task_executors.reduce((sum, each) => sum + each.slots.length, 0);
-  const free = cluster.task_executors.reduce((sum, each) => sum + countFree(each), 0);
+  const free = cluster.task_executors
+    .filter((each) => each.quarantine === null)
+    .reduce((sum, each) => sum + countFree(each), 0);
   const waiting = cluster.demands.reduce((sum, each) => sum + each.count, 0);
   return (
     <>
@@ -53,6 +62,7 @@ function ClusterView({ cluster, candidates }: { cluster: ClusterSlots; candidate
         ]}
       />
       {cluster.demands.length > 0 && <Demands cluster={cluster} />}
+      <QuarantinesView action={action} />
       <Masters cluster={cluster} candidates={candidates} />
       <h2>Slots</h2>
       {cluster.jobs.length > 0 && <Legend cluster={cluster} />}
@@ -79,7 +89,13 @@ function ClusterView({ cluster, candidates }: { cluster: ClusterSlots; candidate
                   </>
                 )}
                 {each.is_withdrawn && <span class="status warn">may be lost</span>}
+                {each.quarantine !== null && (
+                  <QuarantineStatus mode={each.quarantine.mode} title={each.quarantine.reason} />
+                )}
               </p>
+              {each.quarantine === null
+                ? action !== null && <QuarantineButtons executor={each} action={action} />
+                : each.state.includes(": ") && <p class="muted small">{each.state}</p>}
             </li>
           ))}
         </ul>

@@ -7,6 +7,7 @@ export type SlotDemand = ClusterSlots["demands"][number];
 const FREE = -1;
 const HUES = 8;
 
+/** Returns the number of free slots, whether jobs can get them or not. */
 export function countFree(executor: TaskExecutorSlots): number {
   return executor.slots.filter((job) => job === FREE).length;
 }

@@ -46,7 +46,7 @@ export function JobPage({ id, parts }: { id: string; parts: readonly string[] })
         {(body) => (
           <>
             <JobHead progress={body} />
-            <JobActions id={id} isRunning={body.job.ended < 0} />
+            <JobActions id={id} status={body.job.status} isRunning={body.job.ended < 0} />
             <Tabs
               base={["jobs", id]}
               tabs={isHistory ? TABS.filter((tab) => tab !== OUTPUT) : TABS}
