@@ -27,7 +27,7 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from ..infra.json_depth import MOST, is_value_too_deep
 from .sentinels import class_hints, dump_code, load_code
@@ -439,6 +439,11 @@ def load_classes(of: RecordType) -> None:
                 _load_class(of.source)
         case _:
             pass
+
+
+T = TypeVar("T")
+Declared = type[T] | RecordType | types.UnionType | None
+"""A declared type of records, for type checkers: a class, one of `Types`, or `T | None`. None: that of the hints."""
 
 
 class Types:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 
 from ..functions import Source
 from ..graph.errors import ProgramError
-from ..types import PICKLED, RecordType, RecordTypeError
+from ..types import PICKLED, Declared, RecordType, RecordTypeError
 from . import signatures
 from .checks import is_number, is_text, is_whole
 from .connectors import FileSource, KafkaSource
@@ -179,7 +179,7 @@ class Sources:
         function: Callable[[int], T],
         count: int | None = None,
         rate_per_second: float | None = None,
-        output_type: object = None,
+        output_type: Declared[T] = None,
     ) -> SingleOutputStreamOperator[T]:
         """Returns function(0), function(1), ...: `count` records, or an unbounded stream.
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal
 
 from ..graph.errors import ProgramError
 from .durations import to_milliseconds
 from .signatures import SELECTOR, check_function
 from .source_location import caller_location
 
-T = TypeVar("T")
 Time = Literal["processing", "event"]
 
 
@@ -183,7 +182,7 @@ class ProcessingTimeSessionWindows(_Session):
         return ProcessingTimeSessionWindows(_gap(gap, seconds, milliseconds))
 
     @staticmethod
-    def with_dynamic_gap(gap: Callable[[T], timedelta | int]) -> DynamicProcessingTimeSessionWindows:
+    def with_dynamic_gap(gap: Callable[[Any], timedelta | int]) -> DynamicProcessingTimeSessionWindows:
         """Returns sessions with a gap for each record: the function returns a timedelta, or milliseconds, 1 or more.
         Raises ProgramError."""
         return DynamicProcessingTimeSessionWindows(_checked_gap(gap))
@@ -203,7 +202,7 @@ class EventTimeSessionWindows(_Session):
         return EventTimeSessionWindows(_gap(gap, seconds, milliseconds))
 
     @staticmethod
-    def with_dynamic_gap(gap: Callable[[T], timedelta | int]) -> DynamicEventTimeSessionWindows:
+    def with_dynamic_gap(gap: Callable[[Any], timedelta | int]) -> DynamicEventTimeSessionWindows:
         """Returns sessions with a gap for each record: the function returns a timedelta, or milliseconds, 1 or more.
         Raises ProgramError."""
         return DynamicEventTimeSessionWindows(_checked_gap(gap))
@@ -268,7 +267,7 @@ def _gap(gap: timedelta | None, seconds: float, milliseconds: int) -> int:
     return to_milliseconds("gap of a session", gap, seconds, milliseconds)
 
 
-def _checked_gap(gap: Callable[[T], timedelta | int]) -> Callable[[T], timedelta | int]:
+def _checked_gap(gap: Callable[[Any], timedelta | int]) -> Callable[[Any], timedelta | int]:
     check_function(gap, SELECTOR, operator="with_dynamic_gap", location=caller_location())
     return gap
 

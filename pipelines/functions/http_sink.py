@@ -22,7 +22,7 @@ from ...infra import threads
 from .async_function import AsyncFunction
 from .context import RuntimeContext
 
-Body = Callable[[Sequence[Any]], bytes]
+Body = Callable[[list[Any]], bytes]
 _TRANSIENT: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses of requests that may succeed later."""
 
@@ -105,7 +105,7 @@ class HttpRequests(AsyncFunction[Any, Any]):
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _request(self, batch: Sequence[Any], answer: asyncio.Future[None]) -> None:
+    async def _request(self, batch: list[Any], answer: asyncio.Future[None]) -> None:
         self._sent.inc()
         error = await asyncio.get_running_loop().run_in_executor(self._pool, self._outcome, batch)
         if error is None:
@@ -114,7 +114,7 @@ class HttpRequests(AsyncFunction[Any, Any]):
             answer.set_exception(error)
             answer.exception()  # nobody may wait for it any more
 
-    def _outcome(self, batch: Sequence[Any]) -> Exception | None:
+    def _outcome(self, batch: list[Any]) -> Exception | None:
         """Sends a request, in a thread. Returns what went wrong: one that a thread of a pool raises ends the
         process."""
         try:

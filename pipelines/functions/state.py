@@ -21,6 +21,7 @@ ACC = TypeVar("ACC")
 OUT = TypeVar("OUT")
 K = TypeVar("K")
 V = TypeVar("V")
+X = TypeVar("X")
 
 
 @dataclass(frozen=True)
@@ -49,13 +50,22 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
     default: T | None = None
 
     if TYPE_CHECKING:
-        # A class gives type checkers the type of the state, too. Other forms, such as `int | None`, do not.
+        # A class gives type checkers the type of the state, too; other forms, such as `int | None`, do not. Without a
+        # default the value may be None.
+        @overload
+        def __init__(
+            self: ValueStateDescriptor[X | None],
+            name: str,
+            value_type: type[X],
+            *,
+            ttl_config: StateTtlConfig | None = None,
+        ) -> None: ...
         @overload
         def __init__(
             self,
             name: str,
             value_type: type[T],
-            default: T | None = None,
+            default: T,
             *,
             ttl_config: StateTtlConfig | None = None,
         ) -> None: ...
@@ -187,10 +197,10 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[IN, ACC, OUT]):
 
 
 class ValueState(ABC, Generic[T]):
-    """One value of the current key."""
+    """One value of the current key. T includes None if the descriptor has no default."""
 
     @abstractmethod
-    def value(self) -> T | None:
+    def value(self) -> T:
         """The value, or the descriptor's default."""
 
     @abstractmethod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -35,7 +35,7 @@ class HttpSink:
         method: str = "POST",
         headers: Mapping[str, str] | None = None,
         header_files: Mapping[str, str] | None = None,
-        body: Callable[[Sequence[Any]], bytes] = to_json,
+        body: Callable[[list[Any]], bytes] = to_json,
         batch_size: int = 100,
         linger: timedelta = timedelta(milliseconds=100),
         requests: int = 8,

@@ -70,7 +70,7 @@ from ...functions.kafka_record import without_none
 from ...functions.lookup import LookupCache, LookupJoin, is_async
 from ...functions.trigger import Trigger
 from ...functions.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
-from ...types import PICKLED, OptionalOf, RecordType, Scalar, TupleOf
+from ...types import PICKLED, Declared, OptionalOf, RecordType, Scalar, TupleOf
 from .. import signatures, sql
 from ..checks import is_text, is_whole
 from ..durations import to_milliseconds
@@ -204,7 +204,7 @@ class DataStream(Partitioning[T], Sinks[T]):
         return SingleOutputStreamOperator(self._program, made)
 
     def map(
-        self, function: Callable[[T], R] | MapFunction[T, R], output_type: object = None
+        self, function: Callable[[T], R] | MapFunction[T, R], output_type: Declared[R] = None
     ) -> SingleOutputStreamOperator[R]:
         """Emits the function's result for each record."""
         of = self._checked("map", function, signatures.MAP, output_type)
@@ -213,7 +213,7 @@ class DataStream(Partitioning[T], Sinks[T]):
     def flat_map(
         self,
         function: Callable[[T], Iterable[R] | None] | FlatMapFunction[T, R],
-        output_type: object = None,
+        output_type: Declared[R] = None,
     ) -> SingleOutputStreamOperator[R]:
         """Emits all records that the function returns or yields for each record. `output_type` is the type of one of
         them."""
@@ -245,7 +245,7 @@ class DataStream(Partitioning[T], Sinks[T]):
         return self._then(Select, step, name, selection.record_type, columns=selection.columns)
 
     def process(
-        self, function: ProcessFunction[T, R], output_type: object = None
+        self, function: ProcessFunction[T, R], output_type: Declared[R] = None
     ) -> SingleOutputStreamOperator[R]:
         """Emits any number of records for each record, also on side outputs. State and timers need a keyed stream."""
         if isinstance(function, signatures.KEYED_PROCESS.base or ()):
@@ -263,7 +263,7 @@ class DataStream(Partitioning[T], Sinks[T]):
         timeout: timedelta | None = timedelta(seconds=60),
         ordered: bool = True,
         retry: AsyncRetryStrategy | None = None,
-        output_type: object = None,
+        output_type: Declared[R] = None,
     ) -> SingleOutputStreamOperator[R]:
         """Emits the result that an `async def` function returns for each record, or all results of an AsyncFunction.
 
@@ -502,7 +502,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         self._key = key
 
     def map(
-        self, function: Callable[[T], R] | MapFunction[T, R], output_type: object = None
+        self, function: Callable[[T], R] | MapFunction[T, R], output_type: Declared[R] = None
     ) -> SingleOutputStreamOperator[R]:
         """Emits one record for each record; a rich function may use keyed state."""
         if not is_rich(function):
@@ -513,7 +513,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
     def flat_map(
         self,
         function: Callable[[T], Iterable[R] | None] | FlatMapFunction[T, R],
-        output_type: object = None,
+        output_type: Declared[R] = None,
     ) -> SingleOutputStreamOperator[R]:
         """Emits any number of records for each record; a rich function may use keyed state."""
         if not is_rich(function):
@@ -535,7 +535,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
     def process(
         self,
         function: KeyedProcessFunction[K, T, R] | ProcessFunction[T, R],
-        output_type: object = None,
+        output_type: Declared[R] = None,
     ) -> SingleOutputStreamOperator[R]:
         """Emits any number of records for each record, also on side outputs, with state and timers of each key."""
         if isinstance(function, ProcessFunction):
@@ -666,11 +666,11 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
 
     @overload
     def map(
-        self, function: CoMapFunction[A, B, R], /, *, output_type: object = ...
+        self, function: CoMapFunction[A, B, R], /, *, output_type: Declared[R] = ...
     ) -> SingleOutputStreamOperator[R]: ...
     @overload
     def map(
-        self, function: Callable[[A], R], second: Callable[[B], R], /, *, output_type: object = ...
+        self, function: Callable[[A], R], second: Callable[[B], R], /, *, output_type: Declared[R] = ...
     ) -> SingleOutputStreamOperator[R]: ...
     def map(
         self, function: Any, second: Any = None, /, *, output_type: object = None
@@ -687,7 +687,7 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
 
     @overload
     def flat_map(
-        self, function: CoFlatMapFunction[A, B, R], /, *, output_type: object = ...
+        self, function: CoFlatMapFunction[A, B, R], /, *, output_type: Declared[R] = ...
     ) -> SingleOutputStreamOperator[R]: ...
     @overload
     def flat_map(
@@ -696,7 +696,7 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
         second: Callable[[B], Iterable[R] | None],
         /,
         *,
-        output_type: object = ...,
+        output_type: Declared[R] = ...,
     ) -> SingleOutputStreamOperator[R]: ...
     def flat_map(
         self, function: Any, second: Any = None, /, *, output_type: object = None
@@ -714,7 +714,7 @@ class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
     def process(
         self,
         function: CoProcessFunction[A, B, R] | KeyedCoProcessFunction[Any, A, B, R],
-        output_type: object = None,
+        output_type: Declared[R] = None,
     ) -> SingleOutputStreamOperator[R]:
         """Emits any number of records for each record, also on side outputs; with state and timers if both streams
         are keyed."""
@@ -846,7 +846,7 @@ class BroadcastConnectedStream(OnlyInPrograms, Generic[A, B]):
     def process(
         self,
         function: BroadcastProcessFunction[A, B, R] | KeyedBroadcastProcessFunction[Any, A, B, R],
-        output_type: object = None,
+        output_type: Declared[R] = None,
     ) -> SingleOutputStreamOperator[R]:
         """Emits any number of records for each record, also on side outputs, with broadcast state; if keyed, with
         state and timers."""
@@ -1162,7 +1162,7 @@ class WindowedStream(Windowed[T], Generic[T, K]):
         function: Callable[[T, T], T] | ReduceFunction[T],
         window_function: ProcessWindowFunction[T, R, K]
         | Callable[[K, WindowContext, Iterable[T]], Iterable[R]],
-        output_type: object = ...,
+        output_type: Declared[R] = ...,
     ) -> SingleOutputStreamOperator[R]: ...
     def reduce(
         self, function: Any, window_function: Any = None, output_type: object = None
@@ -1176,7 +1176,7 @@ class WindowedStream(Windowed[T], Generic[T, K]):
         function: AggregateFunction[T, A, R],
         *,
         accumulator_type: object = ...,
-        output_type: object = ...,
+        output_type: Declared[R] = ...,
     ) -> SingleOutputStreamOperator[R]: ...
     @overload
     def aggregate(
@@ -1185,7 +1185,7 @@ class WindowedStream(Windowed[T], Generic[T, K]):
         window_function: ProcessWindowFunction[R, S, K]
         | Callable[[K, WindowContext, Iterable[R]], Iterable[S]],
         accumulator_type: object = ...,
-        output_type: object = ...,
+        output_type: Declared[S] = ...,
     ) -> SingleOutputStreamOperator[S]: ...
     @overload
     def aggregate(
@@ -1211,7 +1211,7 @@ class WindowedStream(Windowed[T], Generic[T, K]):
     def process(
         self,
         function: ProcessWindowFunction[T, R, K] | Callable[[K, WindowContext, Iterable[T]], Iterable[R]],
-        output_type: object = None,
+        output_type: Declared[R] = None,
     ) -> SingleOutputStreamOperator[R]:
         """Emits any number of records from all records of the window, which are stored until it fires."""
         return self._process(function, output_type)
@@ -1235,7 +1235,7 @@ class AllWindowedStream(Windowed[T]):
         self,
         function: Callable[[T, T], T] | ReduceFunction[T],
         window_function: ProcessAllWindowFunction[T, R] | Callable[[WindowContext, Iterable[T]], Iterable[R]],
-        output_type: object = ...,
+        output_type: Declared[R] = ...,
     ) -> SingleOutputStreamOperator[R]: ...
     def reduce(
         self, function: Any, window_function: Any = None, output_type: object = None
@@ -1249,7 +1249,7 @@ class AllWindowedStream(Windowed[T]):
         function: AggregateFunction[T, A, R],
         *,
         accumulator_type: object = ...,
-        output_type: object = ...,
+        output_type: Declared[R] = ...,
     ) -> SingleOutputStreamOperator[R]: ...
     @overload
     def aggregate(
@@ -1257,7 +1257,7 @@ class AllWindowedStream(Windowed[T]):
         function: AggregateFunction[T, A, R],
         window_function: ProcessAllWindowFunction[R, S] | Callable[[WindowContext, Iterable[R]], Iterable[S]],
         accumulator_type: object = ...,
-        output_type: object = ...,
+        output_type: Declared[S] = ...,
     ) -> SingleOutputStreamOperator[S]: ...
     @overload
     def aggregate(
@@ -1283,7 +1283,7 @@ class AllWindowedStream(Windowed[T]):
     def process(
         self,
         function: ProcessAllWindowFunction[T, R] | Callable[[WindowContext, Iterable[T]], Iterable[R]],
-        output_type: object = None,
+        output_type: Declared[R] = None,
     ) -> SingleOutputStreamOperator[R]:
         """Emits any number of records from all records of the window, which are stored until it fires."""
         return self._process(function, output_type)
@@ -1382,7 +1382,7 @@ class IntervalJoined(_KeyedPair[A, B]):
     def process(
         self,
         function: ProcessJoinFunction[A, B, R] | Callable[[A, B, ProcessJoinContext], Iterable[R] | None],
-        output_type: object = None,
+        output_type: Declared[R] = None,
     ) -> SingleOutputStreamOperator[R]:
         """Emits any number of records for each pair, as soon as the later one has arrived. The timestamp of a result
         is the later one of both."""
@@ -1424,7 +1424,7 @@ class TemporalJoined(_KeyedPair[A, B]):
         return dataclasses.replace(self, _late=tag)
 
     def apply(
-        self, function: Callable[[A, B], R] | JoinFunction[A, B, R], output_type: object = None
+        self, function: Callable[[A, B], R] | JoinFunction[A, B, R], output_type: Declared[R] = None
     ) -> SingleOutputStreamOperator[R]:
         """Emits one record for each left record, when the watermark has reached its timestamp, which is that of the
         result."""
@@ -1591,7 +1591,7 @@ class WindowedJoin(_WindowedPair[A, B]):
     """The pairs of records of two streams that have one key in one window."""
 
     def apply(
-        self, function: Callable[[A, B], R] | JoinFunction[A, B, R], output_type: object = None
+        self, function: Callable[[A, B], R] | JoinFunction[A, B, R], output_type: Declared[R] = None
     ) -> SingleOutputStreamOperator[R]:
         """Emits one record for each pair. The timestamp of a result is the window's last millisecond."""
         of = _result("apply", function, signatures.JOIN, output_type)
@@ -1604,7 +1604,7 @@ class WindowedCoGroup(_WindowedPair[A, B]):
     def apply(
         self,
         function: Callable[[Iterable[A], Iterable[B]], Iterable[R]] | CoGroupFunction[A, B, R],
-        output_type: object = None,
+        output_type: Declared[R] = None,
     ) -> SingleOutputStreamOperator[R]:
         """Emits any number of records for each key and window with a record of either stream: also an outer join.
         The timestamp of a result is the window's last millisecond."""

@@ -57,25 +57,24 @@ class _Expiration:
 class ExpiringValueState(_Expiration, ValueState[T]):
     """A value in a table."""
 
-    def __init__(
-        self, backend: StateScope, table: ValueTable, ttl: StateTtlConfig, default: T | None
-    ) -> None:
+    def __init__(self, backend: StateScope, table: ValueTable, ttl: StateTtlConfig, default: Any) -> None:
         super().__init__(backend, table, ttl)
         self._table = table
-        self._default = default
+        self._default: T = default
 
-    def value(self) -> T | None:
+    def value(self) -> T:
         key, now, until = self._access()
         found = self._table.space().get(key)
         if found is None:
             return self._default
-        at, value = found
+        at: int = found[0]
+        value: T = found[1]
         if at <= until:
             self._table.remove(key)
             return value if self._returns_expired else self._default
         if self._updates_on_read and at < now:
             self._table.put(key, (now, value))
-        return value  # type: ignore[no-any-return]
+        return value
 
     def update(self, value: T) -> None:
         key, now, _ = self._access()

@@ -41,13 +41,13 @@ _MISSING: Final = object()
 class TableValueState(ValueState[T]):
     """A value in a table."""
 
-    def __init__(self, backend: StateScope, table: ValueTable, default: T | None) -> None:
+    def __init__(self, backend: StateScope, table: ValueTable, default: Any) -> None:
         self._backend = backend
         self._table = table
-        self._default = default
+        self._default: T = default
 
-    def value(self) -> T | None:
-        found = self._table.space().get(self._backend.current_key, _MISSING)
+    def value(self) -> T:
+        found: T = self._table.space().get(self._backend.current_key, _MISSING)
         return self._default if found is _MISSING else found
 
     def update(self, value: T) -> None:

@@ -62,7 +62,7 @@ def words(line: str) -> Iterator[tuple[str, int]]:
 class Numbered(KeyedProcessFunction[str, Order, str]):
     def open(self, context: RuntimeContext) -> None:
         self.count = context.get_state(ValueStateDescriptor("count", int, default=0))
-        assert_type(self.count.value(), int | None)
+        assert_type(self.count.value(), int)
         self.last = context.get_state(ValueStateDescriptor("last", Order))
         assert_type(self.last.value(), Order | None)
         self.amounts = context.get_map_state(MapStateDescriptor("amounts", str, list[int]))
@@ -105,6 +105,10 @@ def steps_without_keys(lines: DataStream[str], orders: DataStream[Order]) -> Non
     assert_type(orders.map(lambda order: order.amount), SingleOutputStreamOperator[int])
     orders.map(lambda order: order.amuont)  # type: ignore[attr-defined]
     orders.map(words)  # type: ignore[arg-type]
+    lines.map(len, str)  # type: ignore[arg-type]
+    assert_type(
+        lines.map(lambda line: (line, 1), tuple[str, int]), SingleOutputStreamOperator[tuple[str, int]]
+    )
     orders.filter(lambda order: order.amount > "3")  # type: ignore[operator]
     lines.flat_map(len)  # type: ignore[arg-type]
     lines.union(orders)  # type: ignore[arg-type]

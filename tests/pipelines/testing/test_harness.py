@@ -24,7 +24,6 @@ from tailrace import (
     RuntimeContext,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
-    ValueState,
     ValueStateDescriptor,
     WindowContext,
 )
@@ -37,7 +36,7 @@ RULES = MapStateDescriptor("rules", str, int)
 
 class Count(KeyedProcessFunction[str, str, tuple[str, int]]):
     def open(self, context: RuntimeContext) -> None:
-        self.count: ValueState[int] = context.get_state(ValueStateDescriptor("count", int))
+        self.count = context.get_state(ValueStateDescriptor("count", int))
 
     def process_element(self, value: str, context: KeyedContext[str]) -> Iterator[tuple[str, int]]:
         count = (self.count.value() or 0) + 1
@@ -79,7 +78,7 @@ class Latest(KeyedCoProcessFunction[str, str, str, str]):
     """Words with the last text of their key on the other input."""
 
     def open(self, context: RuntimeContext) -> None:
-        self.text: ValueState[str] = context.get_state(ValueStateDescriptor("text", str))
+        self.text = context.get_state(ValueStateDescriptor("text", str))
 
     def process_element1(self, value: str, context: KeyedContext[str]) -> Iterator[str]:
         yield f"{value}: {self.text.value()}"

@@ -23,7 +23,6 @@ from tailrace import (
     StartingOffsets,
     StreamExecutionEnvironment,
     TumblingProcessingTimeWindows,
-    ValueState,
     ValueStateDescriptor,
     shipped_file,
 )
@@ -41,7 +40,7 @@ class Count(KeyedProcessFunction[str, str, tuple[str, int]]):
     """The number of each record of a key; a timer tells when 10 s have passed since the last."""
 
     def open(self, context: RuntimeContext) -> None:
-        self.count: ValueState[int] = context.get_state(ValueStateDescriptor("count", int))
+        self.count = context.get_state(ValueStateDescriptor("count", int))
         self.seen = 0
 
     def process_element(self, value: str, context: KeyedContext[str]) -> Iterator[tuple[str, int]]:

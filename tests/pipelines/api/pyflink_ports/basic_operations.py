@@ -1,7 +1,7 @@
 """PyFlink's datastream/basic_operations.py: one environment executes three jobs of one stream."""
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tailrace import DataStream, StreamExecutionEnvironment
 
@@ -19,7 +19,7 @@ PEOPLE = [
 ]
 
 
-def show(ds: DataStream[tuple[object, object]], env: StreamExecutionEnvironment) -> None:
+def show(ds: DataStream[Any], env: StreamExecutionEnvironment) -> None:
     ds.print()
     env.execute()
 
