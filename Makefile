@@ -74,6 +74,10 @@ lint: .make/venv  ## ruff, mypy --strict, the direction of imports, YAML and Doc
 	! test -x $(BIN)/hadolint || $(BIN)/hadolint Dockerfile
 	! command -v promtool >/dev/null || promtool check rules infra/monitoring/alerts.yaml
 
+.PHONY: pyright
+pyright: .make/pyright  ## Programs and examples, and planted mistakes, by pyright (the first time this downloads 70 MB)
+	$(BIN)/python tests/pyright_programs.py .make/pyright/bin/basedpyright
+
 .PHONY: lint-web
 lint-web: .make/venv $(WEB)/node_modules/.package-lock.json  ## The same for the web page: TypeScript, Biome, and that its built files are up to date
 	$(BIN)/python -m tailrace.services.rest.openapi_file build/openapi.json
@@ -222,6 +226,9 @@ prerequisites:
 warm: .make/venv
 	@$(BIN)/python -m tailrace.infra.warm_up
 	@$(BIN)/python -m tailrace.pipelines.runtime.spark.class_archive
+
+.make/pyright: | .make/venv
+	$(PYTHON) -m venv $@ && $@/bin/pip install --quiet basedpyright==1.40.2
 
 .make/uv:
 	$(PYTHON) -m venv $@ && $@/bin/pip install --quiet uv

@@ -1,7 +1,8 @@
 """What a type checker finds in programs. `make lint` checks this file with mypy; nobody runs it.
 
 Each step is used rightly once, with the type of its result, and wrongly: a comment names the error. An error that mypy
-finds no more is an unused comment, which is an error too.
+finds no more is an unused comment, which is an error too. `make pyright` holds the same for pyright, but for lines
+with a comment of what it says instead.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def steps_without_keys(lines: DataStream[str], orders: DataStream[Order]) -> Non
     assert_type(orders.map(lambda order: order.amount), SingleOutputStreamOperator[int])
     orders.map(lambda order: order.amuont)  # type: ignore[attr-defined]
     orders.map(words)  # type: ignore[arg-type]
-    lines.map(len, str)  # type: ignore[arg-type]
+    lines.map(len, str)  # type: ignore[arg-type]  # pyright: a stream of int | str
     assert_type(
         lines.map(lambda line: (line, 1), tuple[str, int]), SingleOutputStreamOperator[tuple[str, int]]
     )
