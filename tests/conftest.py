@@ -38,6 +38,7 @@ _SHARED_SERVERS = {
         "test_savepoints",
         "test_secrets",
         "test_traces",
+        "test_upgrade",
     ),
     "runtime": (
         "test_broker_restart",

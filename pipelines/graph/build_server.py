@@ -20,6 +20,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +44,9 @@ class BuildServerClosed(Exception):
 class BuildServer:
     """Starts at the first `run`. One thread calls `run`, any thread `cancel` and `close`."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        """`environment`: variables of the process, besides those of this one."""
+        self._environment = None if environment is None else {**os.environ, **environment}
         self._process: subprocess.Popen[bytes] | None = None
         self._unread = b""
         self._closed = threading.Event()
@@ -99,7 +102,10 @@ class BuildServer:
         if process is None or process.poll() is not None:
             self._end()
             process = self._process = subprocess.Popen(
-                module_command(_MODULE), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+                module_command(_MODULE),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env=self._environment,
             )
             if self._closed.is_set():
                 # A concurrent `close` may have missed it.

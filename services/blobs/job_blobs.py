@@ -91,6 +91,27 @@ def with_code(graph: JobGraph, vertex_id: str, blobs: Mapping[str, Path]) -> Job
     return replace(graph, vertices=vertices)
 
 
+def with_owner(graph: JobGraph, job_id: str) -> JobGraph:
+    """Returns the graph with the keys of the same blobs under the id of another job."""
+
+    def move(text: str | None) -> str | None:
+        return None if text is None else str(BlobKey(BlobKey.parse(text).digest, job_id))
+
+    return replace(
+        graph,
+        python_files=tuple(replace(file, blob=move(file.blob)) for file in graph.python_files),
+        vertices=tuple(
+            replace(
+                vertex,
+                operators=tuple(
+                    replace(operator, code_blob=move(operator.code_blob)) for operator in vertex.operators
+                ),
+            )
+            for vertex in graph.vertices
+        ),
+    )
+
+
 def find_fault(what: JobGraph | EntryPoint, job_id: str) -> str | None:
     """Returns why a job may not name its blobs, in one line; None if it may."""
     for text in blob_keys(what):

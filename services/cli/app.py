@@ -31,6 +31,7 @@ COMMANDS: Mapping[str, str] = {
     "show": "commands.jobs:show",
     "cancel": "commands.jobs:cancel",
     "stop": "commands.jobs:stop",
+    "upgrade": "commands.upgrade:upgrade",
     "rescale": "commands.rescale:rescale",
     "pause": "commands.job_control:pause",
     "resume": "commands.job_control:resume",
@@ -57,8 +58,8 @@ COMMANDS: Mapping[str, str] = {
     "traces": "commands.traces:app",
 }
 """Name -> module:name of a function, or of a Typer if the command has subcommands."""
-_PASS_ON = {"run", "plan", "kafka-tools"}
-"""Commands that pass all arguments after the first one to a program."""
+_PASS_ON = {"run", "plan", "upgrade", "kafka-tools"}
+"""Commands that pass all arguments after the program to it."""
 
 
 def load_command(name: str) -> Any:

@@ -36,6 +36,8 @@ class ExitCode(IntEnum):
     UNSOUND = 12
     """`cluster verify`: something that the cluster stores is missing or damaged. `cluster doctor`: something that the
     role needs is missing."""
+    ROLLED_BACK = 13
+    """`upgrade`: the new program was not stable, and the old one runs again."""
     INTERNAL = 70
     """A bug in tailrace."""
     INTERRUPTED = 130

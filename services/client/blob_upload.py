@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -12,6 +12,7 @@ from ...schemas.types import EntryPoint, JobGraph
 from ..blobs.client import BlobClient
 from ..blobs.errors import BlobError, BlobNotFound, BlobUnavailable
 from ..blobs.job_blobs import least_size, offload
+from ..blobs.keys import BlobKey
 from ..blobs.protocol import ENDPOINT, Timeouts
 from ..blobs.shared_secret_auth import SharedSecret
 from ..blobs.tls import client_tls
@@ -69,6 +70,17 @@ def upload(what: T, job_id: str, configuration: Configuration, log: EventLog) ->
 def upload_file(path: Path, job_id: str, configuration: Configuration, log: EventLog) -> None:
     """Uploads a file to the cluster's BlobServer, as a blob of a job. Raises BlobError, OSError."""
     _at_server(configuration, log, lambda client: client.put_file(path, job_id))
+
+
+def copy_blobs(keys: Sequence[str], job_id: str, configuration: Configuration, log: EventLog) -> None:
+    """Stores blobs of one job as blobs of another, which need not exist yet. Raises BlobError."""
+
+    def copy(client: BlobClient) -> None:
+        for key in keys:
+            client.put(client.get_bytes(BlobKey.parse(key)), job_id)
+
+    if keys:
+        _at_server(configuration, log, copy)
 
 
 def _at_server(configuration: Configuration, log: EventLog, act: Callable[[BlobClient], R]) -> R:

@@ -9,7 +9,7 @@ import copy
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -32,7 +32,7 @@ from ..log.lost_right import DENIED, RightWatch, check_write, is_denied
 from ..log.topics import LARGEST_SUBMISSION, answers_topic, submissions_topic
 from ..snapshots.store import SnapshotStore
 from .answers_subscription import AnswersSubscription
-from .blob_upload import upload, upload_file
+from .blob_upload import copy_blobs, upload, upload_file
 from .log_subscription import ClusterSubscription
 from .subscription import JobRejectedError, Subscription
 
@@ -130,6 +130,10 @@ class Client(Closeable):
     def upload_file(self, path: Path, job_id: str) -> None:
         """Uploads a file that a job will ship, as a blob of the job. Raises BlobError, OSError."""
         upload_file(path, job_id, self.configuration, self._log)
+
+    def copy_blobs(self, keys: Sequence[str], job_id: str) -> None:
+        """Stores blobs of one job as blobs of another, which need not exist yet. Raises BlobError."""
+        copy_blobs(keys, job_id, self.configuration, self._log)
 
     def cancel(self, job_id: str, *, keep_checkpoints: bool = False) -> None:
         """Requests the cancellation of a job; its retention setting or `keep_checkpoints` retains completed
