@@ -98,7 +98,7 @@ JUDGEMENTS: tuple[tuple[Any, str], ...] = (
 """The functions that take verdicts, in the modules that use them."""
 
 RECORDED: Mapping[type[Any], frozenset[str]] = {
-    role_options.JobOptions: frozenset({"schedule_mode", "has_slot_processes"}),
+    role_options.JobOptions: frozenset({"schedule_mode", "has_slot_processes", "runs_in_stages"}),
     role_options.CheckpointingOptions: frozenset({"checkpoints_directory", "savepoints_directory"}),
 }
 """Options that folding uses. They are no defaults of a release: the log has their values, in StartJob and

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from polling import TIMEOUT_S
 
-from tailrace.pipelines.graph.job_options import has_slot_processes
+from tailrace.pipelines.graph.execution_mode import has_slot_processes
 from tailrace.pipelines.graph.physical_plan import output_topic, topics
 from tailrace.pipelines.runtime import SubtaskDeployment, VertexDeployment
 from tailrace.pipelines.runtime.task_runtime.task_runtime import TaskRuntime

@@ -100,6 +100,7 @@ from ..functions import (
 )
 from ..functions.files import shipped_file
 from ..graph.errors import ProgramError
+from ..graph.job_options import RuntimeExecutionMode
 from ..graph.stream_graph import ChainingStrategy
 from ..types import RecordType, RecordTypeError, Types
 from .connectors import (
@@ -263,6 +264,7 @@ __all__ = [
     "ReducingState",
     "ReducingStateDescriptor",
     "RuntimeContext",
+    "RuntimeExecutionMode",
     "SingleOutputStreamOperator",
     "SchemaRegistry",
     "SinkFunction",

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from ...schemas.types import JobGraph
 from ..graph.job_graph import create_job_graph
-from ..graph.job_options import MINI_BATCH
+from ..graph.job_options import MINI_BATCH, RUNTIME_MODE, RuntimeExecutionMode
 from ..graph.stream_graph import StreamGraph
 from .display import program_svg
 from .executor import (
@@ -96,6 +96,10 @@ class StreamExecutionEnvironment(Sources):
         check_count("maximum parallelism", max_parallelism, operator="set_max_parallelism")
         self._max_parallelism = max_parallelism
         return self
+
+    def set_runtime_mode(self, mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """Sets `execution.runtime-mode`: BATCH runs a program whose sources all end in stages. Raises ValueError."""
+        return self.configure(RUNTIME_MODE.key, RuntimeExecutionMode(mode).value)
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
         """Makes each operator a task of its own."""

@@ -19,7 +19,8 @@ import msgspec
 from ...schemas.types import Partitioner
 from ..functions.triggers import ContinuousEventTimeTrigger, EventTimeTrigger, PurgingTrigger
 from ..graph.errors import ProgramError
-from ..graph.job_options import BOUNDED
+from ..graph.execution_mode import is_unbounded_batch
+from ..graph.job_options import BOUNDED, RUNTIME_MODE
 from ..graph.key_groups import UPPER_BOUND, default_max_parallelism
 from ..graph.operators import OperatorKind
 from ..graph.stream_graph import (
@@ -41,6 +42,7 @@ from .transformations import (
     Physical,
     PreAggregate,
     ReadCustom,
+    ReadFiles,
     ReadKafka,
     SideOutput,
     SocketTextStream,
@@ -97,8 +99,15 @@ def create_stream_graph(name: str, program: Program, defaults: Defaults) -> Stre
         for transformation_id in program.pending:
             generator.transform(transformation_id)
     configuration = dict(defaults.configuration)
-    if generator.bounded:
+    unbounded = generator.unbounded_source
+    if unbounded is None:
         configuration.setdefault(BOUNDED.key, "true")
+    elif is_unbounded_batch(configuration):
+        raise ProgramError(
+            f"the source never ends, and {RUNTIME_MODE.key} is BATCH: choose STREAMING or AUTOMATIC",
+            operator=unbounded.name,
+            location=unbounded.location,
+        )
     return StreamGraph(
         name,
         generator.nodes,
@@ -122,9 +131,10 @@ class _Generator:
         self._next_id = max(transformations, default=0) + 1
 
     @property
-    def bounded(self) -> bool:
-        """Whether all sources are bounded."""
-        return not any(map(_is_unbounded, (self._transformations.get(node_id) for node_id in self.nodes)))
+    def unbounded_source(self) -> Physical | None:
+        """The first source that never ends; None if all sources are bounded."""
+        steps = (self._transformations.get(node_id) for node_id in self.nodes)
+        return next((step for step in steps if isinstance(step, Physical) and _is_unbounded(step)), None)
 
     def transform(self, transformation_id: int) -> None:
         """Creates the nodes and edges of a transformation and of all its inputs, unless they exist."""
@@ -278,6 +288,8 @@ def _is_unbounded(source: Transformation | None) -> bool:
             return not source.source.bounded
         case ReadCustom():
             return not source.is_bounded
+        case ReadFiles():
+            return source.source.monitor_ms is not None
         case Generate(count=None) | SocketTextStream():
             return True
         case _:
@@ -287,11 +299,7 @@ def _is_unbounded(source: Transformation | None) -> bool:
 def _times_behind(own: Physical, before: _Times) -> _Times:
     place = f"{own.name} ({own.location})"
     match own:
-        case ReadKafka():
-            return _Times(strategy=None, held_by=None if own.source.bounded else place)
-        case ReadCustom():
-            return _Times(strategy=None, held_by=None if own.is_bounded else place)
-        case Generate(count=None) | SocketTextStream():
+        case _ if _is_unbounded(own):
             return _Times(strategy=None, held_by=place)
         case Physical(KIND=OperatorKind.WATERMARKS):
             return _Times(strategy=place, held_by=None)

@@ -9,22 +9,37 @@ and 10,000 subtasks takes 10,000 objects, not 10^8 (Flink's ConsumedPartitionGro
 Subtask i of each vertex of a slot sharing group runs in slot i of the group. So vertices of a co-location group, which
 are in one sharing group and have one parallelism, always run in one slot. A vertex without a group has a group of its
 own.
+
+The exchanges of a job in BATCH mode are blocking: it runs in stages. The stage of a vertex is the length of the longest
+way to it from a source. A stage starts when the one before it has finished, so the job needs the slots of its largest
+stage. Any other job is one stage.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from types import MappingProxyType
 
 import msgspec
 
 from ...schemas.types import JobEdge, JobGraph, JobVertex, Partitioner
+from .execution_mode import runs_in_stages
 
 POINTWISE = frozenset({Partitioner.FORWARD, Partitioner.RESCALE})
 """Partitioners that join each subtask with a few neighbours; all others join all with all."""
+
+
+class ExchangeType(StrEnum):
+    """When the consumers of a result start (Flink's ResultPartitionType)."""
+
+    PIPELINED_BOUNDED = "PIPELINED_BOUNDED"
+    """With its producers."""
+    BLOCKING = "BLOCKING"
+    """When its producers have finished."""
 
 
 class ExecutionVertex(msgspec.Struct, frozen=True, order=True, gc=False):
@@ -170,6 +185,9 @@ class ExecutionGraph:
     name: str
     vertices: Mapping[str, ExecutionJobVertex]
     results: Mapping[str, IntermediateResult]
+    exchange_type: ExchangeType
+    stages: Mapping[str, int]
+    """The stage of each vertex, from 0."""
 
     @staticmethod
     def attach(job_id: str, graph: JobGraph) -> ExecutionGraph:
@@ -202,6 +220,8 @@ class ExecutionGraph:
                 }
             ),
             MappingProxyType(results),
+            exchange_type(graph),
+            MappingProxyType(stages_of(graph)),
         )
 
     def execution_vertices(self) -> Iterator[ExecutionVertex]:
@@ -224,8 +244,8 @@ class ExecutionGraph:
         return MappingProxyType(groups)
 
     def required_slots(self) -> int:
-        """The number of slots that the job needs to run all its subtasks at once."""
-        return sum(self.slot_sharing_groups.values())
+        """The number of slots that the job needs to run all subtasks of a stage at once."""
+        return _required_slots((vertex.job_vertex for vertex in self.vertices.values()), self.stages)
 
     def shared_slots(self) -> Mapping[SharedSlot, tuple[ExecutionVertex, ...]]:
         """The slots that the job needs, and the subtasks that run in each."""
@@ -268,10 +288,37 @@ def topological_order(graph: JobGraph) -> tuple[JobVertex, ...]:
     return tuple(order)
 
 
+def exchange_type(graph: JobGraph) -> ExchangeType:
+    """Returns the type of all exchanges of a job."""
+    return ExchangeType.BLOCKING if runs_in_stages(graph.configuration) else ExchangeType.PIPELINED_BOUNDED
+
+
+def stages_of(graph: JobGraph) -> dict[str, int]:
+    """Returns the stage of each vertex. Raises ValueError on a cycle."""
+    stages = dict.fromkeys((vertex.vertex_id for vertex in graph.vertices), 0)
+    if exchange_type(graph) is not ExchangeType.BLOCKING:
+        return stages
+    targets: dict[str, list[str]] = {vertex_id: [] for vertex_id in stages}
+    for edge in graph.edges:
+        targets[edge.source_vertex_id].append(edge.target_vertex_id)
+    for vertex in topological_order(graph):
+        for target in targets[vertex.vertex_id]:
+            stages[target] = max(stages[target], stages[vertex.vertex_id] + 1)
+    return stages
+
+
 def required_slots(graph: JobGraph) -> int:
-    """Returns the number of slots that a job needs to run all its subtasks at once."""
-    groups: dict[str, int] = {}
-    for vertex in graph.vertices:
-        group = ExecutionJobVertex(vertex, (), ()).slot_sharing_group
+    """Returns the number of slots that a job needs to run all subtasks of a stage at once. Raises ValueError on a
+    cycle."""
+    return _required_slots(graph.vertices, stages_of(graph))
+
+
+def _required_slots(vertices: Iterable[JobVertex], stages: Mapping[str, int]) -> int:
+    groups: dict[tuple[int, str], int] = {}
+    for vertex in vertices:
+        group = stages[vertex.vertex_id], ExecutionJobVertex(vertex, (), ()).slot_sharing_group
         groups[group] = max(groups.get(group, 0), vertex.parallelism)
-    return sum(groups.values())
+    slots: dict[int, int] = {}
+    for (stage, _), count in groups.items():
+        slots[stage] = slots.get(stage, 0) + count
+    return max(slots.values(), default=0)

@@ -40,6 +40,21 @@ class ExecutionMode(StrEnum):
     MICRO_BATCH = "micro-batch"
 
 
+class RuntimeExecutionMode(StrEnum):
+    """Whether a job runs as a stream or in stages."""
+
+    STREAMING = "STREAMING"
+    BATCH = "BATCH"
+    AUTOMATIC = "AUTOMATIC"
+
+
+class BatchShuffleMode(StrEnum):
+    """How tasks of a job in BATCH mode exchange records."""
+
+    ALL_EXCHANGES_BLOCKING = "ALL_EXCHANGES_BLOCKING"
+    ALL_EXCHANGES_PIPELINED = "ALL_EXCHANGES_PIPELINED"
+
+
 class Isolation(StrEnum):
     """What operators share a process and its transaction."""
 
@@ -102,6 +117,23 @@ MODE = ConfigOption(
     doc="How Spark runs the job's queries: record by record, or in small batches where real-time mode will not do.",
     scopes=_JOB,
     ours=True,
+)
+RUNTIME_MODE = ConfigOption(
+    key="execution.runtime-mode",
+    type=choice(RuntimeExecutionMode),
+    default=RuntimeExecutionMode.STREAMING,
+    doc="BATCH: a job with bounded sources runs in stages: a task starts when all tasks before it have finished, in "
+    "the slots that they leave (docs/batch.md). A program with an unbounded source is refused. STREAMING: all tasks "
+    "run at once. AUTOMATIC: BATCH if all sources are bounded. As a default of the cluster, BATCH means AUTOMATIC.",
+    scopes=_JOB,
+)
+BATCH_SHUFFLE_MODE = ConfigOption(
+    key="execution.batch-shuffle-mode",
+    type=choice(BatchShuffleMode),
+    default=BatchShuffleMode.ALL_EXCHANGES_BLOCKING,
+    doc="ALL_EXCHANGES_BLOCKING: a job in BATCH mode runs in stages. ALL_EXCHANGES_PIPELINED: all its tasks run at "
+    "once, as in STREAMING mode.",
+    scopes=_JOB,
 )
 COMMIT_INTERVAL = ConfigOption(
     key="execution.commit-interval-ms",
@@ -412,6 +444,8 @@ LATENCY_GRANULARITY = ConfigOption(
 
 EXECUTION: tuple[ConfigOption[Any], ...] = (
     MODE,
+    RUNTIME_MODE,
+    BATCH_SHUFFLE_MODE,
     BOUNDED,
     LOGGING_LEVEL,
     LOGGING_DIRECTORY,
@@ -457,15 +491,6 @@ ORDERED = (
     OrderedOptions(INITIAL_BACKOFF, RESET_BACKOFF_THRESHOLD, is_strict=False),
 )
 BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
-
-
-def has_slot_processes(configuration: Mapping[str, str]) -> bool:
-    """Returns whether all tasks of a job in a slot are one process. Never fails.
-
-    LAZY_FROM_SOURCES deploys the tasks of a slot one after another, so each has a process of its own.
-    """
-    is_eager = SCHEDULE_MODE.of(configuration) is ScheduleMode.EAGER
-    return is_eager and ISOLATION.of(configuration) is Isolation.SLOT
 
 
 def faults(configuration: Mapping[str, str]) -> list[str]:

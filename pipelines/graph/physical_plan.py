@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ...schemas.types import JobGraph, JobVertex, OperatorConfig
-from .job_options import has_slot_processes
+from .execution_mode import has_slot_processes
 from .operators import traits_of
 
 TOPIC_NAME_LIMIT = 249

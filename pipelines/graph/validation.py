@@ -18,7 +18,8 @@ from . import limits, python_files
 from .chain_validation import chain_errors
 from .edge_validation import edge_reasons, topology_errors
 from .errors import InvalidJobGraph, shown
-from .job_options import faults
+from .execution_mode import is_unbounded_batch
+from .job_options import BOUNDED, RUNTIME_MODE, faults
 from .key_groups import UPPER_BOUND
 from .per_graph_cache import cache_per_graph
 
@@ -68,6 +69,11 @@ def _graph_reasons(graph: JobGraph, most_shipped: int) -> Iterator[str]:
     yield from _duplicates("data set id", (edge.data_set_id for edge in graph.edges))
     for fault in faults(graph.configuration):
         yield f"configuration: {fault}"
+    if is_unbounded_batch(graph.configuration):
+        yield (
+            f"configuration: {RUNTIME_MODE.key} is BATCH, but {BOUNDED.key} is not true: a source that never ends "
+            "needs STREAMING or AUTOMATIC"
+        )
     yield from _co_location_reasons(graph)
     yield from python_files.validation_errors(graph.python_files, most_shipped)
 

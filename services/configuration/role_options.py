@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...infra.config.option_types import Duration
-from ...pipelines.graph import job_options
+from ...pipelines.graph import execution_mode, job_options
 from ...pipelines.graph.job_options import (
     ExternalizedCheckpointRetention,
     RestartStrategyType,
@@ -268,8 +268,9 @@ class CheckpointingOptions(msgspec.Struct, frozen=True, kw_only=True):
     def from_configuration(cls, configuration: Mapping[str, str]) -> CheckpointingOptions:
         """Reads the options. Never fails."""
         interval = job_options.CHECKPOINT_INTERVAL
+        is_periodic = interval.key in configuration and not execution_mode.runs_in_stages(configuration)
         return cls(
-            interval=interval.of(configuration) if interval.key in configuration else None,
+            interval=interval.of(configuration) if is_periodic else None,
             timeout=job_options.CHECKPOINT_TIMEOUT.of(configuration),
             min_pause=job_options.MIN_PAUSE.of(configuration),
             max_concurrent=job_options.MAX_CONCURRENT_CHECKPOINTS.of(configuration),
@@ -286,8 +287,9 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     restart_strategy: RestartStrategyOptions = restart_strategy({})
     schedule_mode: ScheduleMode = job_options.SCHEDULE_MODE.default
-    has_slot_processes: bool = job_options.has_slot_processes({})
+    has_slot_processes: bool = execution_mode.has_slot_processes({})
     """Whether the tasks of a slot are one process."""
+    runs_in_stages: bool = False
     slot_idle_timeout: Duration = SLOT_IDLE_TIMEOUT.default
     checkpointing: CheckpointingOptions = CheckpointingOptions()
 
@@ -296,8 +298,9 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         """Reads the options. Never fails."""
         return cls(
             restart_strategy=restart_strategy(configuration),
-            schedule_mode=job_options.SCHEDULE_MODE.of(configuration),
-            has_slot_processes=job_options.has_slot_processes(configuration),
+            schedule_mode=execution_mode.schedule_mode(configuration),
+            has_slot_processes=execution_mode.has_slot_processes(configuration),
+            runs_in_stages=execution_mode.runs_in_stages(configuration),
             slot_idle_timeout=SLOT_IDLE_TIMEOUT.of(configuration),
             checkpointing=CheckpointingOptions.from_configuration(configuration),
         )

@@ -55,6 +55,9 @@ class JobView(msgspec.Struct, frozen=True):
     """If the program of the job is not built yet: the number of programs that will be built before it."""
     tenant: str = ""
     """The tenant through whose topic it was submitted; empty: none."""
+    stage: int | None = None
+    """The stage that runs, counted from 1; None of a job without stages, or that has ended."""
+    stages: int = 1
 
 
 class WorkerView(msgspec.Struct, frozen=True):
@@ -141,6 +144,8 @@ def job_view(fold: HistoryProjection, job: Job) -> JobView:
         failures=_failures(known),
         checkpoints=_summary(fold, known),
         tenant=job.tenant,
+        stage=None if started is None or not started.options.runs_in_stages else started.stage + 1,
+        stages=1 if started is None else len(started.topology.stage_ends),
     )
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from ...pipelines.graph.execution_graph import exchange_type
+from ...pipelines.graph.execution_mode import is_batch
 from ...schemas.dispatcher import JobsForgotten
 from ...schemas.event import Record
 from ...schemas.job_master import UpdateTaskExecutionState
@@ -35,10 +37,12 @@ class OperatorView(msgspec.Struct, frozen=True):
 
 
 class InputView(msgspec.Struct, frozen=True):
-    """An edge into a vertex: the vertex that sends, and Flink's name of the partitioner."""
+    """An edge into a vertex: the vertex that sends, and Flink's names of the partitioner and of the type of the
+    result."""
 
     vertex_id: str
     partitioner: str
+    exchange: str
 
 
 class VertexView(msgspec.Struct, frozen=True):
@@ -80,6 +84,11 @@ class ExecutionGraphView(msgspec.Struct, frozen=True):
     exceptions: tuple[TaskException, ...] = ()
     counts: Mapping[str, Mapping[str, float]] = {}
     """Vertex id and subtask index, with a `/` between -> its counts, of subtasks that have ended."""
+
+    @property
+    def job_type(self) -> str:
+        """Flink's JobType."""
+        return "BATCH" if is_batch(self.configuration) else "STREAMING"
 
 
 class StoredExecutions(msgspec.Struct, frozen=True):
@@ -300,7 +309,8 @@ def _affected(record: Record, state: StartedJob) -> Iterable[str]:
 
 def graph_before_start(graph: JobGraph) -> ExecutionGraphView:
     """Returns the view of a graph whose job does not exist yet."""
-    return ExecutionGraphView(graph.name, tuple(_vertex(graph, vertex) for vertex in graph.vertices))
+    vertices = tuple(_vertex(graph, vertex) for vertex in graph.vertices)
+    return ExecutionGraphView(graph.name, vertices, configuration=graph.configuration)
 
 
 def _graph(state: StartedJob, job: _JobExecutions) -> ExecutionGraphView:
@@ -341,7 +351,7 @@ def _vertex(graph: JobGraph, vertex: JobVertex) -> VertexView:
             OperatorView(operator.name, depths[operator.operator_id]) for operator in vertex.operators
         ),
         inputs=tuple(
-            InputView(edge.source_vertex_id, edge.partitioner.value)
+            InputView(edge.source_vertex_id, edge.partitioner.value, exchange_type(graph).lower())
             for edge in graph.edges
             if edge.target_vertex_id == vertex.vertex_id
         ),

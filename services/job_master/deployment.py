@@ -175,7 +175,7 @@ def _finish_execution(state: StartedJob, execution: Execution, record: Record) -
         state = slot_moves.cancel_move(state, tree.allocation_id, "its tasks have finished", cause)
         slots = state.slots.available(tree.allocation_id, record.header.time, cause)
     state = replace(state, sharing=sharing, slots=slots)
-    return scheduling.on_first_output(state, execution.vertex_id, cause)
+    return scheduling.on_task_finished(state, execution.vertex_id, cause)
 
 
 def on_restart_tasks(state: StartedJob, record: Record, body: job_master.RestartTasks) -> StartedJob:

@@ -12,6 +12,7 @@ once: one event, or one decision of the ResourceManager, which sends one event f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -31,6 +32,9 @@ from .slot_pool import AllocatedSlot, SlotStep
 from .slot_sharing import leaves
 from .state import Execution, PendingFailure, StartedJob
 from .topology import SlotKey, VertexKey
+
+_REPEAT_INTERVAL: Final = 60_000_000
+"""When a denied slot is requested again for a task that can wait for another one, in microseconds."""
 
 
 def fail_tasks(
@@ -128,6 +132,9 @@ def fail_request(state: StartedJob, allocation_id: str, why: str, record: Record
         return replace(state, rescaling=state.rescaling.with_failure(why))
     is_denied = record.header.sender == RESOURCE_MANAGER
     state = replace(state, sharing=state.sharing.assign(request.slot, "", resolved=False))
+    if is_denied and scheduling.can_wait(state, request):
+        due = record.header.time + _REPEAT_INTERVAL
+        return scheduling.find_slots(state, [request.slot], record.offset, due)
     return _await_verdict(state, record, why, slots=[request.slot], is_denied=is_denied)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from immutables import Map
 from msgspec.structs import replace
 
+from ...pipelines.graph.execution_mode import runs_in_stages
 from ...pipelines.graph.job_options import ScheduleMode
 from ...pipelines.graph.parallelism import vertices_at_default
 from ...schemas import dispatcher, everyone, job_master, resource_manager
@@ -154,18 +155,21 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
         # Topics, directories and nodes in ZooKeeper contain it. No Dispatcher admits such a job.
         raise IllegalEvent(record, state.status.value, f"{state.job_id!r} is no id of a job")
     cause = record.offset
-    topology = SchedulingTopology.from_graph(body.job_graph)
+    options = _options(frozenset(body.configuration.items()))
+    # The job's options are also those of its tasks: TaskExecutors receive the graph.
+    graph = with_configuration(body.job_graph, body.configuration)
+    has_stages = options.runs_in_stages or runs_in_stages(body.job_graph.configuration)
+    # The topology of the graph as it came is cached.
+    topology = SchedulingTopology.from_graph(graph if has_stages else body.job_graph)
     first = [
         executions.new_attempt(state.job_id, (vertex.vertex_id, index), 0, cause, prior=None)
         for vertex in topology.vertices.values()
         for index in range(vertex.parallelism)
     ]
-    options = _options(frozenset(body.configuration.items()))
     started = StartedJob(
         job_id=state.job_id,
         status=state.status,
-        # The job's options are also those of its tasks: TaskExecutors receive the graph.
-        graph=with_configuration(body.job_graph, body.configuration),
+        graph=graph,
         graph_blob=body.job_graph_blob,
         options=options,
         topology=topology,
@@ -183,6 +187,9 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
         ),
         outbox=Outbox[JobMasterEvent]().owe(OwedRegisterJobManager(cause)),
     )
+    if options.runs_in_stages and body.savepoint_path is not None:
+        reason = "a job in BATCH mode starts from no savepoint: run it in STREAMING mode, or without one"
+        return termination.fail_job(started, reason, cause)
     return scheduling.schedule(started, cause)
 
 

@@ -3,6 +3,10 @@
 EAGER: all at once; no subtask is submitted before all have slots. LAZY_FROM_SOURCES: sources at once; a vertex is
 scheduled when some subtask of each vertex that it consumes from has produced output, and each subtask is submitted as
 soon as it has a slot. An unused slot of the job is reused before a new one is requested.
+
+Stages of a job with blocking exchanges: the vertices of a stage are scheduled when all tasks of the stage before it
+have finished. Tasks of a stage do not wait for each other, so a stage also runs in fewer slots than it has requested: a
+slot that a task leaves is assigned to a tree that still waits.
 """
 
 from __future__ import annotations
@@ -14,8 +18,9 @@ from msgspec.structs import replace
 
 from ...pipelines.graph.job_options import ScheduleMode
 from ...schemas.types import ExecutionState
+from ..core.resource_profile import matches
 from ..core.role import Time, derive_id
-from . import execution_states
+from . import execution_states, slot_moves
 from .owed_events import OwedSubmitTask
 from .slot_pool import PendingRequest, best_matching
 from .slot_sharing import LogicalSlot, allocate_slot, leaves
@@ -31,22 +36,41 @@ _FINISHED: Final = ExecutionState.FINISHED
 
 
 def schedule(state: StartedJob, cause: int) -> StartedJob:
-    """Schedules every vertex whose inputs allow it and that was not scheduled before, with all its subtasks."""
-    eager = state.options.schedule_mode is _EAGER
+    """Schedules every vertex of the stage whose inputs allow it and that was not scheduled before, with all its
+    subtasks."""
+    options, stage = state.options, state.stage
+    at_once = options.schedule_mode is _EAGER or options.runs_in_stages
     vertices = [
         vertex
         for vertex in state.topology.in_order
-        if vertex.vertex_id not in state.scheduled_vertices
-        and (eager or all(producer in state.vertices_with_output for producer in vertex.producers))
+        if vertex.stage <= stage
+        and vertex.vertex_id not in state.scheduled_vertices
+        and (at_once or all(producer in state.vertices_with_output for producer in vertex.producers))
     ]
     return _schedule(state, vertices, cause) if vertices else state
 
 
 def on_first_output(state: StartedJob, vertex_id: str, cause: int) -> StartedJob:
     """Schedules consumers that may wait for it: a subtask of the vertex runs, or has run."""
+    if state.options.runs_in_stages:
+        return state
     if state.options.schedule_mode is _EAGER or vertex_id in state.vertices_with_output:
         return state
     return schedule(replace(state, vertices_with_output=state.vertices_with_output | {vertex_id}), cause)
+
+
+def on_task_finished(state: StartedJob, vertex_id: str, cause: int) -> StartedJob:
+    """Schedules what may follow a task that has finished. In a job with stages its slot is assigned to a tree that
+    waits, or the next stage begins."""
+    if not state.options.runs_in_stages:
+        return on_first_output(state, vertex_id, cause)
+    return schedule(_reuse_slots(state, cause), cause)
+
+
+def can_wait(state: StartedJob, request: PendingRequest) -> bool:
+    """Whether a task can wait for a slot that other tasks of its stage leave."""
+    held = (slot for slot in state.slots.slots.values() if slot.slot is not None)
+    return state.options.runs_in_stages and best_matching(held, request.profile) is not None
 
 
 def find_slots(state: StartedJob, slots: Sequence[SlotKey], cause: int, due: Time = 0) -> StartedJob:
@@ -54,7 +78,7 @@ def find_slots(state: StartedJob, slots: Sequence[SlotKey], cause: int, due: Tim
     pool, trees = state.slots, {}
     idle = pool.idle_slots() if slots else []
     requests = []
-    profiles = state.topology.profiles_of(slots)
+    profiles = state.topology.profiles_of(slots, state.stage)
     for slot in slots:
         profile = profiles[slot]
         found = best_matching(idle, profile)
@@ -71,6 +95,27 @@ def find_slots(state: StartedJob, slots: Sequence[SlotKey], cause: int, due: Tim
     state = replace(state, slots=pool, sharing=state.sharing.add_tree(trees))
     resolved = [slot for slot, tree in trees.items() if tree.resolved]
     return release_if_all_slots(mark_ready(state, _scheduled_in(state, resolved), cause, due), cause)
+
+
+def _reuse_slots(state: StartedJob, cause: int) -> StartedJob:
+    """Assigns available slots to trees that wait for slots, and cancels their requests."""
+    # A task that restarts waits for the time that the verdict says.
+    due = state.failures.restart_at or 0
+    for slot in state.slots.idle_slots() if state.slots.requests else ():
+        waiting = (each for each in state.slots.requests.values() if each.replaces is None)
+        fitting = (each for each in waiting if matches(slot.profile, each.profile))
+        request = min(fitting, key=lambda each: each.slot, default=None)
+        if request is None:
+            continue
+        reason = f"its tasks have slot {slot.allocation_id} of the job"
+        state = slot_moves.give_back(state, request.allocation_id, reason, cause)
+        state = replace(
+            state,
+            slots=state.slots.allocate_available(slot.allocation_id, request.slot),
+            sharing=state.sharing.assign(request.slot, slot.allocation_id, resolved=True),
+        )
+        state = assign_slots(state, [request.slot], cause, due)
+    return state
 
 
 def assign_slots(state: StartedJob, slots: Iterable[SlotKey], cause: int, due: Time = 0) -> StartedJob:
@@ -194,7 +239,8 @@ def _scheduled_in(state: StartedJob, slots: Iterable[SlotKey]) -> list[Execution
 
 
 def _all_scheduled(state: StartedJob) -> bool:
-    return len(state.scheduled_vertices) == len(state.topology.vertices)
+    # All vertices of a stage are scheduled together.
+    return state.options.runs_in_stages or len(state.scheduled_vertices) == len(state.topology.vertices)
 
 
 def unscheduled(state: StartedJob) -> StartedJob:

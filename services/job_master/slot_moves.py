@@ -29,7 +29,7 @@ def on_move_slot(state: StartedJob, record: Record, body: job_master.MoveSlot) -
     request = PendingRequest(
         allocation_id=derive_id(state.job_id, "slot", *old.slot, state.slots.generation),
         slot=old.slot,
-        profile=state.topology.profiles_of([old.slot])[old.slot],
+        profile=state.topology.profiles_of([old.slot], state.stage)[old.slot],
         cause=record.offset,
         replaces=old.allocation_id,
     )

@@ -222,6 +222,11 @@ class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
         return self.registration is _CLOSED and (self.status is _SUSPENDED or self.status in JOB_ENDS)
 
     @property
+    def stage(self) -> int:
+        """The stage that runs; 0 in a job without stages."""
+        return self.topology.stage_after(self.counts.finished)
+
+    @property
     def required_slots(self) -> int:
         """The number of slots that the job needs at once."""
         return self.topology.required_slots

@@ -63,7 +63,8 @@ def due_change(state: StartedJob) -> StatusChange | None:
         return StatusChange(_CREATED, None, state.start_offset)
     if _is_done(state):
         return StatusChange(_RUNNING if status is _CREATED else _FINISHED, None, _last_cause(state))
-    if status is _CREATED and state.counts.unfinished and not state.counts.scheduled:
+    is_deployed = not state.counts.scheduled or state.options.runs_in_stages
+    if status is _CREATED and state.counts.unfinished and is_deployed:
         return StatusChange(_RUNNING, None, _last_cause(state))
     return None
 

@@ -4,7 +4,9 @@ start and kept in its state (Flink's SchedulingTopology).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from itertools import accumulate
 
 import msgspec
 from immutables import Map
@@ -34,6 +36,7 @@ class SchedulingVertex(msgspec.Struct, frozen=True):
     resource_profile: ResourceProfile | None
     producers: tuple[str, ...]
     consumers: tuple[str, ...]
+    stage: int = 0
 
 
 class SchedulingTopology(msgspec.Struct, frozen=True):
@@ -42,7 +45,9 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
     vertices: Map[str, SchedulingVertex] = Map()
     subtasks: int = 0
     required_slots: int = 0
-    """The sum over the slot sharing groups of the largest parallelism in each."""
+    """The sum over the slot sharing groups of the largest parallelism in each; the most that a stage needs."""
+    stage_ends: tuple[int, ...] = ()
+    """The number of subtasks that have finished at the end of each stage."""
 
     @staticmethod
     @cache_per_graph
@@ -61,16 +66,24 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
                 resource_profile=vertex.job_vertex.resource_profile,
                 producers=tuple(dict.fromkeys(input_.edge.source_vertex_id for input_ in vertex.inputs)),
                 consumers=tuple(dict.fromkeys(each.edge.target_vertex_id for each in vertex.produced)),
+                stage=plan.stages[vertex.vertex_id],
             )
             for place, vertex in enumerate(plan.vertices.values())
         }
-        subtasks = sum(vertex.parallelism for vertex in vertices.values())
-        return SchedulingTopology(Map(vertices), subtasks, plan.required_slots())
+        subtasks = [0] * (1 + max(plan.stages.values(), default=0))
+        for vertex in vertices.values():
+            subtasks[vertex.stage] += vertex.parallelism
+        ends = tuple(accumulate(subtasks))
+        return SchedulingTopology(Map(vertices), ends[-1], plan.required_slots(), ends)
 
     @property
     def in_order(self) -> list[SchedulingVertex]:
         """Returns the vertices, each after its producers."""
         return sorted(self.vertices.values(), key=lambda vertex: vertex.place)
+
+    def stage_after(self, finished: int) -> int:
+        """Returns the stage that runs when so many subtasks have finished: no later one starts before."""
+        return min(bisect_right(self.stage_ends, finished), len(self.stage_ends) - 1)
 
     def places(self) -> set[SlotKey]:
         """Returns all slots that the job needs."""
@@ -83,9 +96,11 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
         vertex_id, index = vertex
         return self.vertices[vertex_id].group, index
 
-    def profiles_of(self, slots: Iterable[SlotKey]) -> Mapping[SlotKey, ResourceProfile | None]:
-        """Returns the sum of the profiles of all subtasks that may share each of the slots; UNKNOWN if one of them
-        has none.
+    def profiles_of(
+        self, slots: Iterable[SlotKey], stage: int = 0
+    ) -> Mapping[SlotKey, ResourceProfile | None]:
+        """Returns the sum of the profiles of all subtasks of a stage that may share each of the slots; UNKNOWN if one
+        of them has none.
 
         Slots of a group differ only by how many of its vertices have so many subtasks, so each vertex is added once.
         """
@@ -94,7 +109,7 @@ class SchedulingTopology(msgspec.Struct, frozen=True):
             wanted.setdefault(group, []).append(index)
         members: dict[str, list[SchedulingVertex]] = {group: [] for group in wanted}
         for vertex in self.vertices.values():
-            if vertex.group in members:
+            if vertex.group in members and vertex.stage == stage:
                 members[vertex.group].append(vertex)
         found: dict[SlotKey, ResourceProfile | None] = {}
         for group, indices in wanted.items():

@@ -9,7 +9,7 @@ import msgspec
 from ....infra.kafka_connection import KafkaConnection
 from ....schemas.types import Partitioner
 from ...graph.chain import edge_type, output_type
-from ...graph.job_options import has_slot_processes
+from ...graph.execution_mode import has_slot_processes
 from ...graph.operators import traits_of
 from ...graph.physical_plan import channel_topic
 from ..common.deployment import VertexDeployment, vertex_of

@@ -22,7 +22,8 @@ from ....schemas.types import JobGraph, JobVertex, RestoredCheckpoint
 from ...api import StreamExecutionEnvironment
 from ...api.transformations import Physical
 from ...checkpoint.compatibility import finished_subtasks
-from ...graph import job_options
+from ...graph.execution_graph import stages_of
+from ...graph.execution_mode import has_slot_processes
 from ...graph.physical_plan import output_topic
 from ...runtime.common.failures import ProgressLostError, TaskError
 from .attempt import MemoryAttempt, MemoryProcess
@@ -99,6 +100,7 @@ class MemoryCluster(MemorySurroundings):
         )
         self.steps = 0
         self._attempts: dict[Place, MemoryAttempt] = {}
+        self._stages = stages_of(graph)
         self._numbers = dict.fromkeys(places_of(graph), -1)
         self._canceled = False
         self._zombies: list[tuple[Place, MemoryAttempt]] = []
@@ -201,9 +203,12 @@ class MemoryCluster(MemorySurroundings):
             self.close()
 
     def start(self) -> None:
-        """Starts the first attempt of each subtask."""
-        for places in self._processes():
-            self._start(places)
+        """Starts the first attempt of each subtask; in a job with stages, of each subtask of the next stage."""
+        waiting = [places for places in self._processes() if places[0] not in self._attempts]
+        stage = min((self._stages[places[0][0]] for places in waiting), default=0)
+        for places in waiting:
+            if self._stages[places[0][0]] == stage:
+                self._start(places)
 
     def close(self) -> None:
         """Closes all attempts, whatever they raise."""
@@ -226,15 +231,20 @@ class MemoryCluster(MemorySurroundings):
         return None if self.checkpoints is None else self.checkpoints.latest or self._restored
 
     def unfinished(self) -> list[Place]:
-        """Returns the subtasks that have not finished, senders first."""
-        return [place for place in self._numbers if not self._attempts[place].finished]
+        """Returns the subtasks that have not finished, senders first; in a job with stages, those of the current
+        stage."""
+        if all(attempt.finished for attempt in self._attempts.values()):
+            self.start()
+        return [
+            place for place in self._numbers if place in self._attempts and not self._attempts[place].finished
+        ]
 
     def _running(self) -> dict[Place, MemoryAttempt]:
         return {place: attempt for place, attempt in self._attempts.items() if not attempt.finished}
 
     def _processes(self) -> list[list[Place]]:
         """Returns the subtasks of each process, senders first."""
-        if not job_options.has_slot_processes(self.graph.configuration):
+        if not has_slot_processes(self.graph.configuration):
             return [[place] for place in self._numbers]
         groups = {
             vertex.vertex_id: vertex.slot_sharing_group or vertex.vertex_id for vertex in self.graph.vertices

@@ -111,6 +111,8 @@ def format_job(job: JobView, waits: Sequence[str] = ()) -> list[str]:
     tasks = ", ".join(f"{count} {state}" for state, count in job.tasks.items())
     slots = format_count(job.required_slots, "slot")
     lines.append(f"  tasks        {tasks} in {slots}")
+    if job.stage is not None:
+        lines.append(f"  stage        {job.stage} of {job.stages}")
     lines += [f"  {'waits for' if i == 0 else '':<12} {wait}" for i, wait in enumerate(waits)]
     lines += [f"  {line}" for line in _checkpoints(job.checkpoints)]
     if job.accumulators:

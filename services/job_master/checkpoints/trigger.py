@@ -79,6 +79,11 @@ def _find_fault(
     checkpoints, options = state.checkpoints, state.options.checkpointing
     if state.status not in job_status.ACTIVE:
         return not_running(state)
+    if state.options.runs_in_stages:
+        return (
+            f"job {state.job_id} runs in BATCH mode: its tasks never run all at once, so no checkpoint or savepoint of "
+            "it can be taken; run it in STREAMING mode"
+        )
     is_requested = any(each.stops and not request.repeats(each) for each in before)
     is_stopping = checkpoints.stop not in (StopPhase.NONE, StopPhase.ABORTING)
     if is_requested or (is_stopping and not any(each.is_cut for each in checkpoints.pending.values())):

@@ -63,6 +63,8 @@ def check(state: StartedJob, request: RescaleRequest) -> Mapping[str, int]:
     job_id, checkpoints = state.job_id, state.checkpoints
     if state.status not in job_status.ACTIVE:
         raise RequestRefused(not_running(job_id, state.status.value))
+    if state.options.runs_in_stages:
+        raise RequestRefused(f"job {job_id} runs in BATCH mode: start it with another parallelism")
     if state.rescaling.current is not None:
         raise RequestRefused(f"job {job_id} is being rescaled already: ask again when that is over")
     if checkpoints.stop is not StopPhase.NONE or any(each.stops for each in checkpoints.requests):

@@ -122,7 +122,7 @@ def job(moment: Moment, parameters: Parameters) -> JobDetailsInfo:
         name=view.name,
         is_stoppable=False,
         state=view.status.value,
-        job_type="STREAMING",
+        job_type=graph.job_type,
         scheduler_type="Default",
         start_time=start,
         end_time=end,

@@ -62,13 +62,13 @@ def plan(moment: Moment, parameters: Parameters) -> JobPlan:
 def plan_of(job_id: str, name: str, graph: ExecutionGraphView) -> Plan:
     """Returns the plan of a graph."""
     return Plan(
-        ids.to_job_id(job_id), name, "STREAMING", [_node(vertex) for vertex in reversed(graph.vertices)]
+        ids.to_job_id(job_id), name, graph.job_type, [_node(vertex) for vertex in reversed(graph.vertices)]
     )
 
 
 def _node(vertex: VertexView) -> PlanNode:
     inputs = [
-        PlanInput(number, ids.to_vertex_id(each.vertex_id), each.partitioner, "pipelined_bounded")
+        PlanInput(number, ids.to_vertex_id(each.vertex_id), each.partitioner, each.exchange)
         for number, each in enumerate(vertex.inputs)
     ]
     return PlanNode(

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -57,6 +58,7 @@ from tailrace.pipelines.api import (
     ProcessingTimeSessionWindows,
     ProgramError,
     PurgingTrigger,
+    RuntimeExecutionMode,
     SchemaRegistry,
     SlidingEventTimeWindows,
     SparkSink,
@@ -69,6 +71,7 @@ from tailrace.pipelines.api import (
     WatermarkStrategy,
     submission,
 )
+from tailrace.pipelines.graph.execution_mode import is_batch
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -942,6 +945,28 @@ def test_event_time_window_without_watermarks_names_both_streams(env: Env) -> No
         r" strategy, together with those behind .*test_program_errors.py:\d+\)",
     ):
         env.get_stream_graph()
+
+
+@pytest.mark.parametrize("mode", RuntimeExecutionMode)
+def test_program_with_unbounded_source_does_not_run_in_batch_mode(
+    env: Env, mode: RuntimeExecutionMode, tmp_path: Path
+) -> None:
+    env.set_runtime_mode(mode)
+    env.from_collection(["a"]).union(env.read_text_file(str(tmp_path), monitor=timedelta(seconds=1))).print()
+    if mode is RuntimeExecutionMode.BATCH:
+        wanted = (
+            r"at .*test_program_errors.py:\d+: the source never ends, and execution.runtime-mode is BATCH"
+        )
+        with pytest.raises(ProgramError, match=wanted):
+            env.get_stream_graph()
+    else:
+        assert not is_batch(env.get_job_graph().configuration)
+
+
+@pytest.mark.parametrize("mode", RuntimeExecutionMode)
+def test_bounded_program_runs_in_mode_that_is_set(env: Env, mode: RuntimeExecutionMode) -> None:
+    env.set_runtime_mode(mode).from_collection(["a"]).print()
+    assert is_batch(env.get_job_graph().configuration) is (mode is not RuntimeExecutionMode.STREAMING)
 
 
 def test_bounded_stream_without_watermarks_does_not_block_window(env: Env) -> None:

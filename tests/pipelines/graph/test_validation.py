@@ -229,6 +229,9 @@ BAD = {
     "edge 'map_changelog': its channel would collide with the topic of the job's vertex 'map'": job_graph(
         source(), vertex("map"), edge("source", "map", data_set_id="map_changelog")
     ),
+    "execution.runtime-mode is BATCH, but execution.bounded is not true": job_graph(
+        source(), configuration={"execution.runtime-mode": "BATCH"}
+    ),
     "the graph has 50001 subtasks, more than 50000": job_graph(
         source(),
         vertex("a", parallelism=25_000, max_parallelism=32_768),

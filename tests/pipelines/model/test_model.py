@@ -1,7 +1,7 @@
 """Random programs over random inputs give the results of a simple interpreter of the API.
 
 The runtime works in one process (`memory_cluster`): operators, gates, codecs and partitioners are those of a real job,
-in an order by seed, with crashes. `EXAMPLES` says how many programs are tried.
+in an order by seed, with crashes; every second run is in BATCH mode. `EXAMPLES` says how many programs are tried.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
@@ -22,6 +23,7 @@ from pipelines.model.programs import Program, Source, decoded, topics, write
 from pipelines.model.rows import Row
 from pipelines.model.steps import Step
 
+from tailrace.pipelines.graph.job_options import RUNTIME_MODE
 from tailrace.pipelines.testing.memory import cluster as memory_cluster
 from tailrace.pipelines.testing.memory.cluster import Message
 
@@ -58,8 +60,12 @@ def check(program: Program, seeds: Sequence[int | None], crashes: int) -> None:
         env = write(program, Path(folder))
         meaning = interpret(env.get_stream_graph(), decoded(program))
         graph = env.get_job_graph()
-        for seed in seeds:
-            outcome = memory_cluster.run(graph, topics=logs, seed=seed, crashes=crashes)
+        in_stages = msgspec.structs.replace(
+            graph, configuration={**graph.configuration, RUNTIME_MODE.key: "BATCH"}
+        )
+        for place, seed in enumerate(seeds):
+            job = in_stages if place % 2 else graph
+            outcome = memory_cluster.run(job, topics=logs, seed=seed, crashes=crashes)
             printed = Counter((message["identifier"], message["text"]) for message in outcome.printed)
             assert printed == meaning.printed, f"seed {seed}"
             assert Counter(outcome.accumulators) == meaning.accumulators, f"seed {seed}"

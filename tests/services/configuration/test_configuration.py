@@ -55,6 +55,8 @@ _CANDIDATES = (
         "Always",
         "EAGER",
         "LAZY_FROM_SOURCES",
+        "BATCH",
+        "ALL_EXCHANGES_PIPELINED",
         "single",
         "rocksdb",
         "slot",

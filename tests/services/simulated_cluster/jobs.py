@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from tailrace.pipelines.graph.job_options import ISOLATION, Isolation
+from tailrace.pipelines.graph.job_options import BOUNDED, ISOLATION, RUNTIME_MODE, Isolation
 from tailrace.schemas.types import JobGraph, Partitioner
 
 from ...graphs import edge, job_graph, source, vertex
@@ -115,12 +115,16 @@ def any_checkpointing(draw: random.Random) -> dict[str, str]:
     return settings
 
 
-def _any_isolation(job: JobGraph, configuration: Mapping[str, str]) -> Isolation:
-    """Returns an isolation that depends on the job: drawing one would change what seeds mean."""
+def _any_isolation(job: JobGraph, configuration: Mapping[str, str]) -> dict[str, str]:
+    """Returns an isolation, or BATCH mode, that depends on the job: drawing one would change what seeds mean."""
     draw = random.Random(
         f"{len(job.vertices)} {job.vertices[-1].parallelism} {sorted(configuration.items())}"
     )
-    return draw.choice((Isolation.SLOT, Isolation.SLOT, Isolation.VERTEX))
+    isolation = draw.choice((Isolation.SLOT, Isolation.SLOT, Isolation.VERTEX))
+    found = {ISOLATION.key: isolation.value}
+    if draw.random() < 0.2:
+        found |= {RUNTIME_MODE.key: "BATCH", BOUNDED.key: "true"}
+    return found
 
 
 def any_job(draw: random.Random) -> JobGraph:
@@ -139,5 +143,5 @@ def any_job(draw: random.Random) -> JobGraph:
         configuration["execution.schedule-mode"] = "LAZY_FROM_SOURCES"
     if draw.random() < 0.5:
         configuration.update(any_checkpointing(draw))
-    configuration[ISOLATION.key] = _any_isolation(job, configuration).value
+    configuration |= _any_isolation(job, configuration)
     return with_options(job, configuration)

@@ -6,7 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from .....pipelines.graph.chain import consumers, source_operator
-from .....pipelines.graph.execution_graph import ExecutionGraph, ExecutionJobVertex, IntermediateResult
+from .....pipelines.graph.execution_graph import (
+    ExchangeType,
+    ExecutionGraph,
+    ExecutionJobVertex,
+    IntermediateResult,
+)
 from .....pipelines.graph.job_graph import obstacles
 from .....pipelines.graph.physical_plan import keeps_state
 from .....pipelines.graph.stream_graph import (
@@ -221,13 +226,13 @@ def execution_diagram(graph: ExecutionGraph) -> Diagram:
     )
     return Diagram(
         "ExecutionGraph",
-        f"{_count(subtasks, 'subtask')} in {_count(graph.required_slots(), 'slot')}: {groups}",
+        f"{_count(subtasks, 'subtask')} in {_count(graph.required_slots(), 'slot')}: {_stages(graph)}{groups}",
         tuple(
             Box(
                 vertex.job_vertex.name,
                 _name(vertex.job_vertex),
                 f"x{vertex.parallelism}",
-                tuple(_vertex_facts(vertex)),
+                tuple(_vertex_facts(graph, vertex)),
                 _rows(vertex.parallelism, _subtask(vertex)),
             )
             for vertex in vertices
@@ -237,15 +242,24 @@ def execution_diagram(graph: ExecutionGraph) -> Diagram:
                 index[result.edge.source_vertex_id],
                 index[result.edge.target_vertex_id],
                 f"{result.edge.partitioner}, {'pointwise' if result.is_pointwise else 'all to all'}",
-                tuple(_result_notes(result)),
+                tuple(_result_notes(graph, result)),
             )
             for result in graph.results.values()
         ),
     )
 
 
-def _vertex_facts(vertex: ExecutionJobVertex) -> Iterator[str]:
+def _stages(graph: ExecutionGraph) -> str:
+    """Returns how many stages a job with blocking exchanges has."""
+    if graph.exchange_type is ExchangeType.PIPELINED_BOUNDED:
+        return ""
+    return f"{_count(1 + max(graph.stages.values()), 'stage')}; in the largest "
+
+
+def _vertex_facts(graph: ExecutionGraph, vertex: ExecutionJobVertex) -> Iterator[str]:
     yield vertex.vertex_id[:_SHORT]
+    if graph.exchange_type is ExchangeType.BLOCKING:
+        yield f"stage {graph.stages[vertex.vertex_id] + 1}"
     if keeps_state(vertex.job_vertex):
         yield f"changelog, {_count(vertex.parallelism, 'partition')}"
 
@@ -255,7 +269,9 @@ def _subtask(vertex: ExecutionJobVertex) -> Callable[[int], str]:
     return lambda index: f"{index + 1}/{vertex.parallelism} in slot {slot} {index}"
 
 
-def _result_notes(result: IntermediateResult) -> Iterator[str]:
+def _result_notes(graph: ExecutionGraph, result: IntermediateResult) -> Iterator[str]:
+    if graph.exchange_type is ExchangeType.BLOCKING:
+        yield "blocking: is read when all senders have finished"
     partitions = result.consumer_parallelism
     yield f"channel {result.data_set_id[:_SHORT]}, {_count(partitions, 'partition')}"
     senders = [len(result.producers_for(partition)) for partition in range(min(partitions, 1_000))]

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Sequence
 
-from graphs import line, node, stream_graphs
+from graphs import edge, job_graph, line, node, stream_graphs, vertex
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -24,6 +24,8 @@ from tailrace.services.cli.commands.plan.diagram import (
 )
 from tailrace.services.cli.commands.plan.formats import to_dot, to_mermaid, to_text
 from tailrace.services.cli.render.wrapping import wrap_text
+from tailrace.services.history.execution_history import graph_before_start
+from tailrace.services.rest.flink.plan import plan_of
 
 LABEL = r'"(?:[^"\\]|\\.)*"'
 
@@ -154,6 +156,24 @@ Source                                                    x1
 Map                                                       x2
     2: map, program.py:2
     slot sharing group other"""
+
+
+def test_stages_and_blocking_exchanges_are_printed() -> None:
+    options = {"execution.runtime-mode": "BATCH", "execution.bounded": "true"}
+    names = ("source", "map", "sink")
+    graph = job_graph(
+        *(vertex(name, parallelism=4) for name in names),
+        edge("source", "map"),
+        edge("map", "sink"),
+        configuration=options,
+    )
+    diagram = execution_diagram(ExecutionGraph.attach("job", graph))
+    assert diagram.summary == "12 subtasks in 4 slots: 3 stages; in the largest 4 of default"
+    assert [box.facts[1] for box in diagram.boxes] == ["stage 1", "stage 2", "stage 3"]
+    assert all(arrow.notes[0].startswith("blocking") for arrow in diagram.arrows)
+    plan = plan_of("job", "job", graph_before_start(graph))
+    assert plan.type == "BATCH"
+    assert {each.exchange for node in plan.nodes for each in node.inputs or ()} == {"blocking"}
 
 
 def test_chain_is_printed_as_tree() -> None:
