@@ -294,6 +294,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
+        from .pipelines.flink_names import INSTEAD
+
+        if name in INSTEAD and name[0].isupper():
+            raise ImportError(f"tailrace has no {name}: {INSTEAD[name].replace('`', '')}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from .pipelines import api
 

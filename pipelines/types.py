@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from ..infra.json_depth import MOST, is_value_too_deep
+from .flink_names import FlinkNames
 from .sentinels import class_hints, dump_code, load_code
 
 if TYPE_CHECKING:
@@ -47,7 +48,12 @@ class RecordType(ABC):
 
     @staticmethod
     def of(hint: object) -> RecordType:
-        """Returns the record type of a type hint, or the given record type; a type without a layout is pickled."""
+        """Returns the record type of a type hint, or the given record type; a type without a layout is pickled. Raises
+        RecordTypeError for a value, such as a list of types."""
+        if isinstance(hint, (int, float, bytes, list, tuple, dict, set)):
+            raise RecordTypeError(
+                f"{reprlib.repr(hint)} is not a type: declare a class, tuple[...], list[...] or one of Types"
+            )
         return _from_hint(hint, frozenset())
 
     @staticmethod
@@ -446,7 +452,7 @@ Declared = type[T] | RecordType | types.UnionType | None
 """A declared type of records, for type checkers: a class, one of `Types`, or `T | None`. None: that of the hints."""
 
 
-class Types:
+class Types(metaclass=FlinkNames):
     """Declared record types, by PyFlink's names; a plain Python type is accepted as well."""
 
     @staticmethod

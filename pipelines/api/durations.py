@@ -19,23 +19,21 @@ def to_milliseconds(
     *,
     operator: str | None = None,
     at_least: int = 1,
+    keywords: str = "seconds= or milliseconds=",
 ) -> int:
-    """Returns the sum of the arguments in milliseconds. Raises ProgramError if it is below `at_least`."""
+    """Returns the sum of the arguments in milliseconds. `keywords`: those that the caller has. Raises ProgramError if
+    it is below `at_least`."""
 
     def refuse(reason: str) -> ProgramError:
         return ProgramError(reason, operator=operator, location=caller_location())
 
     if not isinstance(duration, timedelta | None):
-        raise refuse(
-            f"the {what} is {duration!r}: give a timedelta, or the keyword seconds= or milliseconds="
-        )
+        raise refuse(f"the {what} is {duration!r}: give a timedelta, or the keyword {keywords}")
     if not (is_number(seconds) and is_number(milliseconds)):
         raise refuse(f"the {what} is {seconds!r} s and {milliseconds!r} ms: give numbers")
     total = round(seconds * 1000 + milliseconds)
     if duration is not None:
         total += round(duration / _MILLISECOND)
     if total < at_least:
-        raise refuse(
-            f"the {what} is {total} ms, not {at_least} or more: give a timedelta, seconds= or milliseconds="
-        )
+        raise refuse(f"the {what} is {total} ms, not {at_least} or more: give a timedelta, {keywords}")
     return total

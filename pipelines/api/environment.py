@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...schemas.types import JobGraph
+from ..flink_names import advise
 from ..graph.job_graph import create_job_graph
 from ..graph.job_options import MINI_BATCH, RUNTIME_MODE, RuntimeExecutionMode
 from ..graph.stream_graph import StreamGraph
@@ -192,6 +193,11 @@ class StreamExecutionEnvironment(Sources):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a StreamExecutionEnvironment exists only in the program that builds the job")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            advise(self, name)
 
 
 def _job_graph(stream_graph: StreamGraph) -> JobGraph:

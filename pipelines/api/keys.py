@@ -48,6 +48,12 @@ class Column:
 def key_of(records: RecordType, key: Callable[[Any], Any] | str | int, key_type: object, step: str) -> Key:
     """Returns the key for a function, a field's name or a position. Raises ProgramError."""
     location = caller_location()
+    if isinstance(key_type, (int, str)):
+        raise ProgramError(
+            f"{key_type!r} is not the type of a key: for a key of several fields write a function that returns a tuple",
+            operator=step,
+            location=location,
+        )
     if not is_field(key):
         check_function(key, SELECTOR, operator=step, location=location)
         selector: Any = key

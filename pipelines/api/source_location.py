@@ -45,7 +45,7 @@ def is_users(path: str) -> bool:
 def _foreign_roots() -> tuple[str, ...]:
     """Returns prefixes of the paths of source files that are not the user's, unresolved and resolved."""
     package = Path(__file__).parents[1]
-    folders = ("api", "functions", "graph")
+    folders = ("api", "functions", "graph", "runtime", "testing")
     own = [str(package / "types.py"), *(str(package / name) + os.sep for name in folders)]
     paths = sysconfig.get_paths()
     found = [paths[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
+from ..flink_names import FlinkNames
 from .durations import to_milliseconds
 from .signatures import SELECTOR, check_function
 from .source_location import caller_location
@@ -16,7 +17,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class WatermarkStrategy(Generic[T]):
+class WatermarkStrategy(Generic[T], metaclass=FlinkNames):
     """A strategy for timestamps and watermarks. Frozen: each method returns a changed copy."""
 
     out_of_orderness_ms: int

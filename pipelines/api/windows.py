@@ -260,7 +260,8 @@ def _size(size: timedelta | None, seconds: float, milliseconds: int) -> int:
 
 
 def _slide(slide: timedelta | None, seconds: float, milliseconds: int) -> int:
-    return to_milliseconds("slide of a window", slide, seconds, milliseconds)
+    keywords = "slide_seconds= or slide_milliseconds="
+    return to_milliseconds("slide of a window", slide, seconds, milliseconds, keywords=keywords)
 
 
 def _gap(gap: timedelta | None, seconds: float, milliseconds: int) -> int:
@@ -274,7 +275,9 @@ def _checked_gap(gap: Callable[[Any], timedelta | int]) -> Callable[[Any], timed
 
 def _offset(offset: timedelta | None, seconds: float, period_ms: int) -> int:
     """Returns the offset of windows within their period."""
-    found = to_milliseconds("offset of a window", offset, seconds, at_least=-(2**53))
+    found = to_milliseconds(
+        "offset of a window", offset, seconds, at_least=-(2**53), keywords="offset_seconds="
+    )
     if abs(found) >= period_ms:
         raise ProgramError(
             f"an offset of {found} ms is not below the window's {period_ms} ms", location=caller_location()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
+from ..flink_names import advise
 from .rich import RichFunction
 from .side_output import OutputTag
 
@@ -61,6 +62,11 @@ class Context(ABC):
     @abstractmethod
     def output(self, tag: OutputTag[X], value: X) -> None:
         """Emits a record on a side output, with the current timestamp."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            advise(self, name)
 
 
 class KeyedContext(Context, Generic[K]):

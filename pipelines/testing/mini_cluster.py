@@ -19,7 +19,7 @@ import msgspec
 from ...schemas.types import JobGraph
 from ..api import Format, Formats, StreamExecutionEnvironment
 from ..api.build import run_file
-from ..api.executor import ProgramContext, program_context
+from ..api.executor import JobFailedError, ProgramContext, program_context
 from ..graph.errors import ProgramError
 from ..graph.operators import OperatorKind
 from ..graph.validation import validate
@@ -124,7 +124,14 @@ class MiniCluster:
         executor = _Executor(self, savepoint)
         wanted = parallelism or self._parallelism
         if isinstance(program, (str, Path)):
-            run_file(str(program), arguments, executor, parallelism=wanted, configuration=self._configuration)
+            try:
+                run_file(
+                    str(program), arguments, executor, parallelism=wanted, configuration=self._configuration
+                )
+            except ProgramError as error:
+                if isinstance(error.__cause__, JobFailedError):
+                    raise error.__cause__  # noqa: B904 (its own cause is the error of the user's function)
+                raise
         else:
             with program_context(ProgramContext(executor, wanted, self._configuration)):
                 if isinstance(program, StreamExecutionEnvironment):

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal, Self
 
 from ....infra.redaction import has_password
+from ...flink_names import FlinkNames
 from ...graph import protobuf_classes
 from ...graph.bucket_elements import find_bucket_errors
 from ...graph.csv_options import READ, WRITTEN, find_csv_errors
@@ -25,7 +26,7 @@ Bucket = str | Sequence[str] | Callable[[Any, int], str]
 _BY_SPARK: Final = ("spark-parquet", "spark-orc", "spark-json", "spark-csv")
 
 
-class FileSource:
+class FileSource(metaclass=FlinkNames):
     """Reads files, directories and glob patterns once, and ends; or watches them (`monitor_continuously`).
 
     Relative paths start at the program's working directory.
@@ -91,7 +92,7 @@ class FileSource:
         return watching
 
 
-class FileSink:
+class FileSink(metaclass=FlinkNames):
     """Writes files into a directory; a file appears when it is complete, with each record in it once.
 
     A file is complete when it has `roll_records` records or `roll_bytes` bytes before compression, `roll_interval`

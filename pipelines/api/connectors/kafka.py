@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, Literal
 
 from ....infra.kafka_connection import KafkaConnection
+from ...flink_names import FlinkNames
 from ...functions.kafka_record import key_and_value_types, takes_none, without_none
 from ...graph.errors import ProgramError
 from ...types import PICKLED, RecordType, Scalar
@@ -101,7 +102,7 @@ def _start_parameters(start: int | StartingOffsets) -> Mapping[str, Any]:
     return start.parameters() if isinstance(start, StartingOffsets) else {"mode": "offset", "offset": start}
 
 
-class KafkaSource:
+class KafkaSource(metaclass=FlinkNames):
     """Reads topics: one, a list, or all whose whole name matches a pattern (`re.compile("orders-.*")`).
 
     The timestamp of a record is that of its message. Partitions and topics that are added are found while the job runs:
@@ -218,7 +219,7 @@ class KafkaSource:
         return self.topics if self.topic_pattern is None else [self.topic_pattern.pattern]
 
 
-class KafkaSink:
+class KafkaSink(metaclass=FlinkNames):
     """Writes each record to a topic once, in the transaction that also commits the progress of the job.
 
     Of a stream of `KafkaRecord`s it writes key, value, headers and timestamp; a record whose value is None becomes a

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from ....schemas.types import ResourceProfile
+from ...flink_names import advise
 from ...functions import OutputTag
 from ...graph.errors import ProgramError
 from ...graph.stream_graph import ChainingStrategy
@@ -109,6 +110,11 @@ class OnlyInPrograms:
         raise TypeError(
             f"a {type(self).__name__} exists only in the program that builds the job, not in its tasks"
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            advise(self, name)
 
 
 def refusal(step: str, reason: str) -> ProgramError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from ...functions import OutputTag
 from ..records.batch import Batch
 from .operator import OperatorOutput
 from .user_functions import came_from
@@ -29,8 +30,11 @@ class OutputCollector:
         self._values.extend(values)
         added = len(self._values) - before
         if added == 1:
+            _check_untagged(self._values[-1])
             self._timestamps.append(timestamp)
         elif added:
+            for value in self._values[before:]:
+                _check_untagged(value)
             self._timestamps.extend([timestamp] * added)
 
     def add_side(self, tag: str, timestamp: int, value: Any) -> None:
@@ -58,3 +62,11 @@ class OutputCollector:
             for tag, (timestamps, values) in sides.items():
                 with came_from():
                     output.emit_side(tag, Batch(timestamps, values))
+
+
+def _check_untagged(value: Any) -> None:
+    """Refuses (tag, value), by which PyFlink's functions emit on a side output: it would be a record."""
+    if type(value) is tuple and value and type(value[0]) is OutputTag:
+        raise TypeError(
+            f"the function emits a tuple with the OutputTag {value[0].name!r}: write context.output(tag, value)"
+        )

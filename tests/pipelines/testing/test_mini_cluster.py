@@ -341,3 +341,18 @@ def test_each_job_finds_its_own_shipped_files(tailrace_cluster: MiniCluster, tmp
     tailrace_cluster.fail()
     lines.write(["b"])
     assert [job.printed for job in jobs] == [["a2.5", "b2.5"], ["a3.5", "b3.5"]]
+
+
+def test_failed_job_of_a_file_raises_as_that_of_a_function_does(
+    tailrace_cluster: MiniCluster, tmp_path: Path
+) -> None:
+    program = tmp_path / "fails.py"
+    program.write_text(
+        "from tailrace import StreamExecutionEnvironment\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection([0]).map(lambda n: 1 / n).print()\n"
+        "env.execute()\n"
+    )
+    with pytest.raises(JobFailedError, match=r"ZeroDivisionError: .* at .*fails\.py:3") as caught:
+        tailrace_cluster.run(program)
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)

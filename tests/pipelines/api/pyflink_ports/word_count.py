@@ -3,7 +3,13 @@
 import argparse
 from collections.abc import Iterator
 
-from tailrace import FileSink, FileSource, StreamExecutionEnvironment, WatermarkStrategy
+from tailrace import (
+    FileSink,
+    FileSource,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+    WatermarkStrategy,
+)
 
 LINES = ["a rose is a rose", "is a rose", "and a river is no rose"]
 
@@ -14,6 +20,7 @@ def split(line: str) -> Iterator[str]:
 
 def word_count(input_path: str | None, output_path: str | None) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     env.set_parallelism(1)
 
     if input_path is not None:
