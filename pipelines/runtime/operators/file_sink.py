@@ -21,16 +21,19 @@ files with the name of this subtask may be those of another one: none is removed
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from ...types import PICKLED, RecordType
 from ..common.failures import TaskError
 from ..records.batch import Batch
 from ..records.buffers import MAX_WATERMARK, NO_WATERMARK
+from ..records.type_evolution import from_layout, to_layout
+from ..spark.file_requests import SparkFiles
 from .files.bucket import BucketAssigner
 from .files.commit_markers import CommitMarkers
-from .files.file_writer import SinkFormat, file_writer
+from .files.file_writer import FileWriter, SinkFormat, file_writer
 from .files.output_directory import AttemptSuperseded, create_output_directory
 from .files.pending_files import PendingFile
 from .operator import OperatorSetup
@@ -39,6 +42,7 @@ from .user_functions import load, user_code
 
 MOST_OPEN_BYTES: Final = 128 << 20
 """The encoded records of all open files of a subtask."""
+_WITHOUT_SCHEMA: Final = ("text", "json", "protobuf")
 _NUMBERS: Final = 1_000_000_000
 """More files than a subtask writes in a generation."""
 
@@ -65,6 +69,20 @@ class FileSinkParameters(msgspec.Struct, frozen=True):
     success_files: bool = False
 
 
+class _FileForm(msgspec.Struct, frozen=True):
+    """What the writer of a file depends on."""
+
+    format: SinkFormat
+    layout: Any
+    """Of the record type, without its classes; None for lines and messages, which say what is in them."""
+    options: Mapping[str, str] | None
+    named_above: Sequence[str]
+    message: str | None
+
+    def writer(self, record_type: RecordType, spark: SparkFiles | None) -> FileWriter:
+        return file_writer(self.format, record_type, self.options, spark, self.named_above, self.message)
+
+
 class FileSinkOperator(RollingSink):
     """Writes the files of one subtask."""
 
@@ -76,7 +94,6 @@ class FileSinkOperator(RollingSink):
             parameters.roll_ms,
             parameters.inactivity_ms,
         )
-        super().__init__(setup, limits)
         (record_type,) = setup.input_types
         functions = load(setup.config)
         self._buckets = (
@@ -84,14 +101,15 @@ class FileSinkOperator(RollingSink):
             if parameters.bucket or functions
             else None
         )
-        self._writer = file_writer(
+        form = _FileForm(
             parameters.format,
-            record_type,
+            None if parameters.format in _WITHOUT_SCHEMA else to_layout(record_type),
             parameters.options,
-            setup.spark,
             () if self._buckets is None else self._buckets.fields,
             parameters.message,
         )
+        super().__init__(setup, limits, msgspec.json.encode(form))
+        self._writer = form.writer(record_type, setup.spark)
         self._directory = create_output_directory(parameters.path)
         sink = name_sink(setup, 8)
         context = setup.context
@@ -235,8 +253,13 @@ class FileSinkOperator(RollingSink):
             self._files.mark(bucket)
 
     def _publish(self, file: PendingFile) -> None:
+        writer = self._writer
+        if file.form not in (self._form, b""):  # of an earlier program
+            form = msgspec.json.decode(file.form, type=_FileForm)
+            of = PICKLED if form.layout is None else from_layout(form.layout)
+            writer = form.writer(of, self._setup.spark)
         try:
-            self._directory.publish(file.name, lambda out: self._writer.write(file.chunks, out))
+            self._directory.publish(file.name, lambda out: writer.write(file.chunks, out))
         except AttemptSuperseded as error:
             raise TaskError(
                 f"file_sink {self._setup.config.name!r} was fenced: a newer attempt of this subtask writes to"

@@ -53,10 +53,12 @@ class _OpenFile:
 class RollingSink(Operator):
     """Fills, closes and publishes the files of one subtask, at most one open file for each bucket."""
 
-    def __init__(self, setup: OperatorSetup, limits: RollLimits) -> None:
+    def __init__(self, setup: OperatorSetup, limits: RollLimits, form: bytes) -> None:
+        """`form`: how chunks are encoded, as stored with each file."""
         self._setup = setup
         self._limits = limits
-        self._files = PendingFiles(self._name)
+        self._form = form
+        self._files = PendingFiles(self._name, form)
         self._origins: list[PendingFiles] = []
         self._from_origin = False
         self._open: dict[str, _OpenFile] = {}
@@ -69,7 +71,7 @@ class RollingSink(Operator):
     def restore_from(self, origin: Origin | None) -> None:
         self._from_origin = origin is not None
         if origin is not None:
-            self._origins.append(PendingFiles(self._name))
+            self._origins.append(PendingFiles(self._name, self._form))
         else:
             self._files.take_in(self._origins)
             self._origins.clear()

@@ -7,13 +7,17 @@ derived from the job and the operator. A transaction that another subtask or job
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from ...functions import TransactionalSink
+from ..common.failures import TaskError
 from ..records.batch import Batch
 from ..records.buffers import BufferCodec
+from ..records.older_records import OlderRecordReader
+from ..records.type_evolution import TypeMismatch, from_layout, to_layout
 from .files.pending_files import PendingFile
 from .operator import OperatorSetup
 from .rolling_sink import ROLL_BYTES, RollingSink, RollLimits, name_sink
@@ -32,10 +36,12 @@ class TransactionalSinkOperator(RollingSink):
 
     def __init__(self, setup: OperatorSetup) -> None:
         parameters = msgspec.convert(dict(setup.parameters), TransactionalSinkParameters)
-        super().__init__(setup, RollLimits(parameters.roll_records, ROLL_BYTES, parameters.roll_ms))
+        (record_type,) = setup.input_types
+        limits = RollLimits(parameters.roll_records, ROLL_BYTES, parameters.roll_ms)
+        super().__init__(setup, limits, msgspec.json.encode(to_layout(record_type)))
         self._sink: TransactionalSink[Any]
         (self._sink,) = load(setup.config)
-        (record_type,) = setup.input_types
+        self._record_type = record_type
         self._codec = BufferCodec(record_type)
         self._beginning = f"{name_sink(setup, 16)}-{setup.context.subtask_index}-"
 
@@ -61,7 +67,20 @@ class TransactionalSinkOperator(RollingSink):
             return self._codec.payload(batch)
 
     def _publish(self, file: PendingFile) -> None:
-        records = [value for chunk in file.chunks for value in self._codec.read_payload(chunk).values]
+        is_own = file.form in (self._form, b"")
+        read = self._codec.read_payload if is_own else self._reader_of(file.form)
+        records = [value for chunk in file.chunks for value in read(chunk, 0).values]
         place = f"transaction {file.name}, which is committed again when the task restarts"
         with user_code(self._setup.config, place=lambda: place):
             self._sink.commit(file.name, records)
+
+    def _reader_of(self, form: bytes) -> Callable[[bytes, int], Batch]:
+        """Returns what reads chunks that an earlier program has written with another record type."""
+        try:
+            written = from_layout(msgspec.json.decode(form))
+            return OlderRecordReader(written, self._record_type).read_payload
+        except TypeMismatch as error:
+            raise TaskError(
+                f"transactional_sink {self._setup.config.name!r} has transactions of an earlier program, and cannot"
+                f" read their records as {self._record_type}: {error}; go back to that type until they are committed"
+            ) from error

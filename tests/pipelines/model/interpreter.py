@@ -46,7 +46,7 @@ class Meaning:
     """The results of a program."""
 
     printed: Counter[tuple[str | None, str]] = field(default_factory=Counter)
-    """(identifier, text) of each record that a print sink gets."""
+    """(identifier, text) of each record that a print sink or a journal (journal.py) gets."""
     accumulators: Counter[str] = field(default_factory=Counter)
 
 
@@ -116,6 +116,8 @@ class _Run:
     def take(self, first: list[Item], second: list[Item]) -> None:
         """Processes all records of both inputs, then the end."""
         functions = [function for function in self.functions if not isinstance(function, AsyncFunction)]
+        if self.kind is Kind.TRANSACTIONAL_SINK:
+            functions = []
         for function in functions:
             if callable(opener := getattr(function, "open", None)):
                 opener(self)
@@ -175,6 +177,9 @@ class _Run:
             case Kind.PRINT:
                 identifier = self.parameters.get("identifier")
                 self.meaning.printed.update((identifier, str(value)) for _, value in first)
+            case Kind.TRANSACTIONAL_SINK:
+                (sink,) = self.functions
+                self.meaning.printed.update((sink.identifier, str(value)) for _, value in first)
             case _:
                 raise NotImplementedError(self.kind)
         self._end()

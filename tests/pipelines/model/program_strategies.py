@@ -148,10 +148,17 @@ class _Drawing:
         taken = {i for step in self._steps for i in step.inputs}
         for i in range(len(self._facts)):
             if i not in taken or self._draw(st.integers(0, 5)) == 5:
-                self._add("printed", (i,), (str(i),), self._parallelism(self._facts[i]))
+                self._sink(i)
         return Program(
             tuple(self._sources), tuple(self._steps), self._chaining, self._mini_batch, self._max_parallelism
         )
+
+    def _sink(self, i: int) -> None:
+        p = self._parallelism(self._facts[i])
+        if self._one_of(True, True, False):
+            self._add("printed", (i,), (str(i),), p)
+        else:
+            self._add("committed", (i,), (str(i), self._one_of(1, 3, 100), self._one_of(1, 20, 10_000)), p)
 
     def _stateless(self) -> None:
         i, facts = self._stream(typed=False)

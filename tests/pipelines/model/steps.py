@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.model import functions as f
+from pipelines.model.journal import Journal
 from pipelines.model.rows import Row
 
 from tailrace.pipelines.api import (
@@ -346,13 +347,18 @@ def printed(rows: Rows, identifier: str) -> Any:
     return rows.print(identifier)
 
 
+def committed(rows: Rows, identifier: str, roll_records: int, roll_ms: int) -> Any:
+    sink = Journal(identifier, roll_records, roll_ms)
+    return rows.sink_to(sink).name(sink.name)
+
+
 STEPS: Mapping[str, Callable[..., Any]] = {
     item.__name__: item
     for item in (
         stateless, awaited, batches, where, selected, timestamp, side, partitioned, shared, union, timed, running,
         running_to_the_last, numbered, distinct, gathered, folded, expiring, per_period, in_processing_time, window,
         triggered, growing, count_window, late, by_the_clock,
-        connected, joined, window_joined, interval_joined, temporal_joined, ruled, printed,
+        connected, joined, window_joined, interval_joined, temporal_joined, ruled, printed, committed,
     )
 }  # fmt: skip
 

@@ -18,14 +18,14 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from pipelines.model.expressions import WHERE
 from pipelines.model.interpreter import interpret
+from pipelines.model.journal import journal_of, output_of
 from pipelines.model.program_strategies import programs
 from pipelines.model.programs import Program, Source, decoded, topics, write
 from pipelines.model.rows import Row
 from pipelines.model.steps import Step
 
 from tailrace.pipelines.graph.job_options import RUNTIME_MODE
-from tailrace.pipelines.testing.memory import cluster as memory_cluster
-from tailrace.pipelines.testing.memory.cluster import Message
+from tailrace.pipelines.testing.memory.cluster import MemoryCluster, Message
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "8"))
 
@@ -64,8 +64,8 @@ def check(program: Program, seeds: Sequence[int | None], crashes: int) -> None:
             graph, configuration={**graph.configuration, RUNTIME_MODE.key: "BATCH"}
         )
         for place, seed in enumerate(seeds):
-            job = in_stages if place % 2 else graph
-            outcome = memory_cluster.run(job, topics=logs, seed=seed, crashes=crashes)
-            printed = Counter((message["identifier"], message["text"]) for message in outcome.printed)
-            assert printed == meaning.printed, f"seed {seed}"
+            job = MemoryCluster(in_stages if place % 2 else graph, logs, seed, topics_end=True)
+            with journal_of(job):
+                outcome = job.run(crashes)
+            assert output_of(outcome.printed) == meaning.printed, f"seed {seed}"
             assert Counter(outcome.accumulators) == meaning.accumulators, f"seed {seed}"

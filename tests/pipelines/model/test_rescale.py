@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from pipelines.checkpoint_storage import storage
 from pipelines.model.interpreter import interpret
+from pipelines.model.journal import journal_of, output_of, printed
 from pipelines.model.program_strategies import programs
 from pipelines.model.programs import Program, topics
 from pipelines.model.rows import Version
@@ -77,8 +78,8 @@ class RescaledCluster(MemoryCluster):
         graph = with_parallelism(self.graph, wanted)
         if validate(graph):
             graph = self.graph
-        before = Counter(map(str, cut.before))
-        assert Counter(map(str, self.given)) == before, "something is published behind the cut"
+        before = Counter(map(str, printed(cut.before)))
+        assert Counter(map(str, printed(self.given))) == before, "something is published behind the cut"
         self.rescales += graph is not self.graph
         self.checkpoints.begin_generation(cut)
         self.checkpoints.graph = graph
@@ -146,7 +147,7 @@ def check(program: Program, seed: int, crashes: int, parallelisms: list[int], is
             directory=directory,
             plan=Plan(rate=rng.choice([0.0, 0.05]), savepoints=0.3),
         )
-        job.run(crashes, crash_rate=rng.choice([0.1, 0.03]))
-        printed = Counter((row["identifier"], row["text"]) for row in job.given)
-        assert printed == meaning, f"seed {seed}, {job.rescales} rescales of {parallelisms}"
+        with journal_of(job):
+            job.run(crashes, crash_rate=rng.choice([0.1, 0.03]))
+        assert output_of(job.given) == meaning, f"seed {seed}, {job.rescales} rescales of {parallelisms}"
         return job.rescales

@@ -6,6 +6,8 @@ gives all unpublished files with all their bytes. Publishing a file again does n
 
 A file's name begins with its bucket, a relative path. Each bucket has at most one open file.
 
+A file has the *form* of its chunks, by which the sink reads them. A later program may write another one.
+
 A closed file keeps its name wherever its state goes, because it may have been published under it. An open file gets a
 new name from the attempt that continues it: another job (whose savepoint was restored) may have closed it with other
 records.
@@ -36,6 +38,8 @@ class Filled(msgspec.Struct, frozen=True, tag="f", array_like=True):
     last: bool
     name: str = ""
     """Set with its first chunk."""
+    form: bytes = b""
+    """Set with its first chunk; empty in state of a release that had no forms."""
 
 
 class Closed(msgspec.Struct, frozen=True, tag="c", array_like=True):
@@ -84,10 +88,11 @@ _DECODER: Final = msgspec.msgpack.Decoder(FileChange)
 class PendingFile:
     """One file that is not published yet."""
 
-    def __init__(self, number: int, opened_at: int, name: str) -> None:
+    def __init__(self, number: int, opened_at: int, name: str, form: bytes) -> None:
         self.number = number
         self.opened_at = opened_at
         self.name = name
+        self.form = form
         self.records = 0
         self.size = 0
         self.chunks: list[bytes] = []
@@ -112,9 +117,10 @@ class PendingFile:
 class PendingFiles:
     """The pending files by ascending number."""
 
-    def __init__(self, name_of: Callable[[int, str], str]) -> None:
-        """`name_of` returns the name of a new file from its number and bucket."""
+    def __init__(self, name_of: Callable[[int, str], str], form: bytes = b"") -> None:
+        """`name_of` returns the name of a new file from its number and bucket. `form`: that of new files."""
         self._name_of = name_of
+        self._form = form
         self._files: dict[int, PendingFile] = {}
         self.open_files: dict[str, PendingFile] = {}
         """The files that are being filled, by bucket."""
@@ -143,7 +149,7 @@ class PendingFiles:
         """Adds a chunk to the open file of a bucket, opening one if there is none."""
         file = self.open_files.get(bucket)
         if file is None:
-            file = self._opened(self._next, now, self._name_of(self._next, bucket))
+            file = self._opened(self._next, now, self._name_of(self._next, bucket), self._form)
         self._changes += _filled(file, records, chunk)
         file.add(records, chunk)
         return file
@@ -193,7 +199,7 @@ class PendingFiles:
         if self._next:
             yield msgspec.msgpack.encode(Published(self._next - 1))
         for file in self._files.values():
-            written = PendingFile(file.number, file.opened_at, file.name)
+            written = PendingFile(file.number, file.opened_at, file.name, file.form)
             records = file.records
             for chunk in file.chunks:
                 yield from map(msgspec.msgpack.encode, _filled(written, records, chunk))
@@ -210,10 +216,10 @@ class PendingFiles:
         """Applies a change. Raises msgspec.DecodeError if it is invalid."""
         change: FileChange = _DECODER.decode(message)
         match change:
-            case Filled(number, opened_at, records, data, last, name):
+            case Filled(number, opened_at, records, data, last, name, form):
                 file = self._files.get(number)
                 if file is None:
-                    file = self._opened(number, opened_at, name)
+                    file = self._opened(number, opened_at, name, form)
                 file.add(records, data, last=last)
             case Closed(number):
                 file = self._files[number]
@@ -247,16 +253,19 @@ class PendingFiles:
 
     def own(self) -> None:
         """Makes all files this subtask's own. Closed files are recorded again: the attempt that commits that
-        publishes them."""
+        publishes them. Open files of another form are closed."""
+        for bucket, file in list(self.open_files.items()):
+            if file.form != self._form:
+                self.close(bucket)
         self._changes += (Closed(file.number) for file in self.closed)
         for file in self.open_files.values():
             if file.name != (name := self._name_of(file.number, file.bucket)):
                 file.name = name
                 self._changes.append(Renamed(file.number, name))
 
-    def _opened(self, number: int, now: int, name: str) -> PendingFile:
+    def _opened(self, number: int, now: int, name: str, form: bytes) -> PendingFile:
         self._next = number + 1
-        file = self._files[number] = PendingFile(number, now, name)
+        file = self._files[number] = PendingFile(number, now, name, form)
         self.open_files[file.bucket] = file
         return file
 
@@ -267,5 +276,5 @@ def _filled(file: PendingFile, records: int, chunk: bytes) -> Iterator[Filled]:
     for start in starts:
         last = start == starts[-1]
         part = chunk[start : start + _MAX_MESSAGE_BYTES] if len(starts) > 1 else chunk
-        name = "" if file.chunks or start else file.name
-        yield Filled(file.number, file.opened_at, records if last else 0, part, last, name)
+        first = () if file.chunks or start else (file.name, file.form)
+        yield Filled(file.number, file.opened_at, records if last else 0, part, last, *first)

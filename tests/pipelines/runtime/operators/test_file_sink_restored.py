@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
+import fastavro
+import pyarrow.csv as csv
+import pyarrow.orc as orc
+import pyarrow.parquet as pq
 import pytest
 from connectors import Clock, build_one, operator_config
 from hypothesis import given, settings
@@ -226,3 +232,61 @@ def test_pending_files_are_distributed(before: int, after: int, data: st.DataObj
         assert (
             Counter(line for file in shown(Path(made)) for line in file.read_text().splitlines()) == written
         )
+
+
+class Visit(NamedTuple):
+    town: str
+    id: int
+
+
+class Seen(NamedTuple):
+    """A later Visit."""
+
+    id: int
+    town: str
+    note: str = ""
+
+
+@pytest.mark.parametrize("form", ["csv", "avro", "parquet", "orc", "json"])
+def test_file_of_earlier_program_is_written_in_its_form(tmp_path: Path, form: str) -> None:
+    """A file that it has closed and one that it was filling, as they are when a savepoint is restored."""
+
+    def sink_of(input_type: type, **how: int) -> Operator:
+        config = operator_config("file_sink", path=str(tmp_path), format=form, prefix="part", **how)
+        return build_one(config, input_type=input_type)[0]
+
+    first = sink_of(Visit, roll_records=2)
+    first.open()
+    first.process(Batch([0] * 3, [Visit("a", 1), Visit("b", 2), Visit("c", 3)]))
+    first.before_commit()
+    state = list(first.take_changes())
+    second = sink_of(Seen)
+    for message in state:
+        second.restore(message)
+    second.restore_from(None)
+    second.open()
+    second.process(Batch([0], [Seen(4, "d", "e")]))
+    second.finish()
+    second.before_commit()
+    list(second.take_changes())
+    second.committed()
+    first.close()
+    second.close()
+    rows = [row for path in sorted(tmp_path.glob("part-*")) for row in rows_of(path)]
+    old = [{"town": "a", "id": 1}, {"town": "b", "id": 2}, {"town": "c", "id": 3}]
+    assert sorted(rows, key=lambda row: row["id"]) == [*old, {"id": 4, "town": "d", "note": "e"}]
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    match path.suffix:
+        case ".parquet":
+            return list(pq.read_table(path).to_pylist())
+        case ".orc":
+            return list(orc.read_table(path).to_pylist())
+        case ".csv":
+            return list(csv.read_csv(path).to_pylist())
+        case ".avro":
+            with path.open("rb") as file:
+                return list(fastavro.reader(file))
+        case _:
+            return [json.loads(line) for line in path.read_text().splitlines()]
