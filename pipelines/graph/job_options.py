@@ -28,6 +28,7 @@ from ...infra.config.option_types import (
     unlimited,
 )
 from ...infra.config.options import ConfigOption, OrderedOptions, Scope, find_errors, index
+from . import autoscaler_options
 
 _MOST_FAULTS = 5
 _JOB = (Scope.JOB,)
@@ -485,10 +486,15 @@ RESTART: tuple[ConfigOption[Any], ...] = (
     JITTER_FACTOR,
     ATTEMPTS_BEFORE_RESET,
 )
-OPTIONS = (*EXECUTION, *CHECKPOINTING, *RESTART)
+OPTIONS = (*EXECUTION, *CHECKPOINTING, *RESTART, *autoscaler_options.OPTIONS)
 ORDERED = (
     OrderedOptions(INITIAL_BACKOFF, MAX_BACKOFF, is_strict=False),
     OrderedOptions(INITIAL_BACKOFF, RESET_BACKOFF_THRESHOLD, is_strict=False),
+    OrderedOptions(
+        autoscaler_options.VERTEX_MIN_PARALLELISM,
+        autoscaler_options.VERTEX_MAX_PARALLELISM,
+        is_strict=False,
+    ),
 )
 BY_KEY: Mapping[str, ConfigOption[Any]] = index(OPTIONS)
 

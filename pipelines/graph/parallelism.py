@@ -26,7 +26,7 @@ def with_parallelism(graph: JobGraph, parallelism: Mapping[str, int]) -> JobGrap
 def vertices_at_default(graph: JobGraph) -> frozenset[str]:
     """Returns the vertices that run at the default parallelism of a job as it was submitted: the largest one. A program
     has set another one for the others, or they can't have it."""
-    parallel = [vertex for vertex in graph.vertices if _is_parallel(vertex)]
+    parallel = [vertex for vertex in graph.vertices if is_parallel(vertex)]
     largest = max((vertex.parallelism for vertex in parallel), default=1)
     return frozenset(vertex.vertex_id for vertex in parallel if vertex.parallelism == largest)
 
@@ -36,7 +36,8 @@ def find_vertices(graph: JobGraph, wanted: str) -> list[str]:
     return [vertex.vertex_id for vertex in graph.vertices if wanted in (vertex.vertex_id, vertex.name)]
 
 
-def _is_parallel(vertex: JobVertex) -> bool:
+def is_parallel(vertex: JobVertex) -> bool:
+    """Returns whether the vertex can have more than one subtask."""
     return vertex.max_parallelism > 1 and all(
         traits_of(operator.kind).parallel for operator in vertex.operators
     )

@@ -20,6 +20,7 @@ from ..types import (
     SlotOffer,
     SnapshotType,
     SubtaskAcknowledgement,
+    VertexMeasurement,
 )
 
 __all__ = [
@@ -51,11 +52,13 @@ __all__ = [
     "RestartTasks",
     "RestoreFailed",
     "ResumeJob",
+    "ScalingDecided",
     "SlotAllocationFailed",
     "StartJob",
     "SuspendJob",
     "TaskAcknowledged",
     "TasksContradicted",
+    "TasksMeasured",
     "TriggerCheckpoint",
     "UpdateTaskExecutionState",
 ]
@@ -391,6 +394,20 @@ class ResumeJob(Body, frozen=True, gc=False, kw_only=True):
     """Id of the job to resume. Since 0.1.0."""
 
 
+class ScalingDecided(Body, frozen=True, gc=False, kw_only=True):
+    """The autoscaler has decided on the parallelism of the job. The numbers that it decided on are in the TasksMeasured event that caused this one. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.ScalingDecided"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    parallelism: Mapping[str, int] = msgspec.field(default_factory=dict)
+    """The new parallelism of each vertex that should change, by vertex id; empty if none should. Since 0.1.0."""
+    is_advice: bool = False
+    """If true, the job is not rescaled, for job.autoscaler.scaling.enabled is false; if false, it is rescaled if parallelism is not empty. Since 0.1.0."""
+    reason: str
+    """Why, as text for people. Since 0.1.0."""
+
+
 class SlotAllocationFailed(Body, frozen=True, gc=False, kw_only=True):
     """The ResourceManager cannot fulfil a slot request. Since 0.1.0."""
 
@@ -449,6 +466,18 @@ class TasksContradicted(Body, frozen=True, gc=False, kw_only=True):
     """Ids of the Executions that the TaskExecutor does not run. Since 0.1.0."""
     reason: str
     """What the heartbeats said, as text for people. Since 0.1.0."""
+
+
+class TasksMeasured(Body, frozen=True, gc=False, kw_only=True):
+    """What all tasks of a job did in a window of time. The autoscaler decides on it. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.TasksMeasured"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    duration: int
+    """Length of the window, in microseconds. Since 0.1.0."""
+    vertices: tuple[VertexMeasurement, ...] = ()
+    """The vertices, by id. Those of which a subtask was not measured are missing. Since 0.1.0."""
 
 
 class TriggerCheckpoint(Body, frozen=True, gc=False, kw_only=True):

@@ -45,6 +45,7 @@ __all__ = [
     "SubtaskAcknowledgement",
     "SubtaskState",
     "TaskDeploymentDescriptor",
+    "VertexMeasurement",
 ]
 
 
@@ -337,6 +338,30 @@ class TaskDeploymentDescriptor(msgspec.Struct, frozen=True, gc=False, kw_only=Tr
     """If true, the subtask had finished in that checkpoint, and only signals its end to its receivers. Since 0.1.0."""
     slot_tasks: int = 1
     """Number of tasks of the job that share the process of its slot: it starts when all of them are deployed. 1: the task has a process of its own. Since 0.1.0."""
+
+
+class VertexMeasurement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """What the subtasks of a vertex did in a window of time: sums over all subtasks, as rates per second. Shares of the time are from 0 to 1. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.VertexMeasurement"
+    vertex_id: str
+    """Id of the vertex. Since 0.1.0."""
+    parallelism: int
+    """The number of its subtasks, all of which were measured. Since 0.1.0."""
+    records_in: float
+    """Records from inputs or the source (numRecordsInPerSecond in Flink). Since 0.1.0."""
+    records_out: float
+    """Records sent to other tasks (numRecordsOutPerSecond in Flink). Since 0.1.0."""
+    busy: float
+    """The share of the time in which its busiest subtask worked (busyTimeMsPerSecond in Flink). Since 0.1.0."""
+    back_pressured: float
+    """The share of the time in which its subtasks waited for their output, on the average. Since 0.1.0."""
+    pending_records: int | None = None
+    """Records of the topics of a Kafka source that were not read at the end of the window (pendingRecords in Flink); null if that is not measured. Since 0.1.0."""
+    pending_records_before: int | None = None
+    """The same at the start of the window. Since 0.1.0."""
+    records_consumed: float | None = None
+    """Records of the topics of a Kafka source that were read; null if that is not measured. Operators of its chain that Spark runs make more or fewer records_in of them. Since 0.1.0."""
 
 
 class AccumulatorReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...infra.config.option_types import Duration
-from ...pipelines.graph import execution_mode, job_options
+from ...pipelines.graph import autoscaler_options, execution_mode, job_options
 from ...pipelines.graph.job_options import (
     ExternalizedCheckpointRetention,
     RestartStrategyType,
@@ -282,6 +282,49 @@ class CheckpointingOptions(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class AutoscalerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the parallelism of a job is decided; docs/autoscaler.md."""
+
+    enabled: bool = autoscaler_options.ENABLED.default
+    is_scaling_enabled: bool = autoscaler_options.SCALING_ENABLED.default
+    metrics_window: Duration = autoscaler_options.METRICS_WINDOW.default
+    stabilization_interval: Duration = autoscaler_options.STABILIZATION_INTERVAL.default
+    target_utilization: float = autoscaler_options.TARGET_UTILIZATION.default
+    target_utilization_boundary: float = autoscaler_options.TARGET_UTILIZATION_BOUNDARY.default
+    scale_up_grace_period: Duration = autoscaler_options.SCALE_UP_GRACE_PERIOD.default
+    catch_up_duration: Duration = autoscaler_options.CATCH_UP_DURATION.default
+    restart_time: Duration = autoscaler_options.RESTART_TIME.default
+    backlog_lag_threshold: Duration = autoscaler_options.BACKLOG_LAG_THRESHOLD.default
+    min_parallelism: int = autoscaler_options.VERTEX_MIN_PARALLELISM.default
+    max_parallelism: int = autoscaler_options.VERTEX_MAX_PARALLELISM.default
+    max_scale_down_factor: float = autoscaler_options.MAX_SCALE_DOWN_FACTOR.default
+    max_scale_up_factor: float = autoscaler_options.MAX_SCALE_UP_FACTOR.default
+    detects_effectiveness: bool = autoscaler_options.EFFECTIVENESS_DETECTION.default
+    effectiveness_threshold: float = autoscaler_options.EFFECTIVENESS_THRESHOLD.default
+
+    @classmethod
+    def from_configuration(cls, configuration: Mapping[str, str]) -> AutoscalerOptions:
+        """Reads the options. Never fails."""
+        return cls(
+            enabled=autoscaler_options.ENABLED.of(configuration),
+            is_scaling_enabled=autoscaler_options.SCALING_ENABLED.of(configuration),
+            metrics_window=autoscaler_options.METRICS_WINDOW.of(configuration),
+            stabilization_interval=autoscaler_options.STABILIZATION_INTERVAL.of(configuration),
+            target_utilization=autoscaler_options.TARGET_UTILIZATION.of(configuration),
+            target_utilization_boundary=autoscaler_options.TARGET_UTILIZATION_BOUNDARY.of(configuration),
+            scale_up_grace_period=autoscaler_options.SCALE_UP_GRACE_PERIOD.of(configuration),
+            catch_up_duration=autoscaler_options.CATCH_UP_DURATION.of(configuration),
+            restart_time=autoscaler_options.RESTART_TIME.of(configuration),
+            backlog_lag_threshold=autoscaler_options.BACKLOG_LAG_THRESHOLD.of(configuration),
+            min_parallelism=autoscaler_options.VERTEX_MIN_PARALLELISM.of(configuration),
+            max_parallelism=autoscaler_options.VERTEX_MAX_PARALLELISM.of(configuration),
+            max_scale_down_factor=autoscaler_options.MAX_SCALE_DOWN_FACTOR.of(configuration),
+            max_scale_up_factor=autoscaler_options.MAX_SCALE_UP_FACTOR.of(configuration),
+            detects_effectiveness=autoscaler_options.EFFECTIVENESS_DETECTION.of(configuration),
+            effectiveness_threshold=autoscaler_options.EFFECTIVENESS_THRESHOLD.of(configuration),
+        )
+
+
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     """From StartJob; `job_configuration` creates the content of StartJob."""
 
@@ -292,6 +335,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     runs_in_stages: bool = False
     slot_idle_timeout: Duration = SLOT_IDLE_TIMEOUT.default
     checkpointing: CheckpointingOptions = CheckpointingOptions()
+    autoscaler: AutoscalerOptions = AutoscalerOptions()
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, str]) -> JobOptions:
@@ -303,6 +347,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             runs_in_stages=execution_mode.runs_in_stages(configuration),
             slot_idle_timeout=SLOT_IDLE_TIMEOUT.of(configuration),
             checkpointing=CheckpointingOptions.from_configuration(configuration),
+            autoscaler=AutoscalerOptions.from_configuration(configuration),
         )
 
 

@@ -1,4 +1,4 @@
-"""The instructions of a JobMaster: topics for its tasks' channels, and checkpoints in storage.
+"""The instructions of a JobMaster: topics for its tasks' channels, measurements, and checkpoints in storage.
 
 Each docstring names the event that reports the result. After a change of leader an instruction may be performed again,
 so performing it twice must have the same result.
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from immutables import Map
 
 from ...schemas.types import CompletedCheckpoint, JobGraph, RestoredCheckpoint
-from ..core.role import Instruction
+from ..core.role import Instruction, Time
 from .checkpoints.pending_checkpoint import PendingCheckpoint
 from .topology import VertexKey
 
@@ -42,6 +42,23 @@ class DeleteChannels(Instruction, frozen=True):
     @property
     def key(self) -> str:
         return f"delete channels/{self.job_id}"
+
+
+class MeasureTasks(Instruction, frozen=True):
+    """Measure what all tasks do in a window of time that begins at `begins`. Answered by TasksMeasured.
+
+    `vertices`: the parallelism of all vertices; `window`: in microseconds.
+    """
+
+    job_id: str
+    begins: Time
+    window: Time
+    vertices: Map[str, int]
+    cause: int
+
+    @property
+    def key(self) -> str:
+        return f"measure tasks/{self.job_id}/{self.cause}"
 
 
 class WriteMetadata(Instruction, frozen=True):

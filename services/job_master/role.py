@@ -43,6 +43,8 @@ from . import (
     terminated_job,
     termination,
 )
+from .autoscaler import coordinator as autoscaler
+from .autoscaler.state import Autoscaling
 from .checkpoints import coordinator
 from .checkpoints.state import Checkpoints, Restoring
 from .instructions import CreateChannels, DeleteChannels
@@ -79,7 +81,7 @@ class JobMaster:
                 after = termination.release_suspended(
                     coordinator.follow_attempts(after, record), record.offset
                 )
-                after = rescale.follow(after, record.offset)
+                after = autoscaler.follow(rescale.follow(after, record.offset), record)
                 return termination.compact_terminated(after) if after.has_ended else after
             case TerminatedJob():
                 terminated: TerminatedJob = _TERMINATED_STEPS.apply(state, record)
@@ -107,6 +109,7 @@ class JobMaster:
                     *deployment.submit_events(state, now),
                     *coordinator.outgoing_events(state, now),
                     *rescale.outgoing_events(state, now),
+                    *autoscaler.outgoing_events(state),
                 ]
             case TerminatedJob():
                 return owed_events.ORDER.outgoing_events(state, now)
@@ -135,7 +138,7 @@ class JobMaster:
                     return (create, *of_checkpoints)
                 if state.status in JOB_ENDS and state.channels is ChannelsState.CREATED:
                     return (DeleteChannels(state.job_id, state.graph, state.cause), *of_checkpoints)
-                return tuple(of_checkpoints)
+                return (*autoscaler.instructions(state), *of_checkpoints)
             case TerminatedJob():
                 return cleanup.demanded_cleanup(state.cleanup)
             case NewJob():
@@ -182,6 +185,8 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
         allow_non_restored_state=body.allow_non_restored_state,
         tenant=body.tenant,
         rescaling=Rescaling(default_vertices=vertices_at_default(body.job_graph)),
+        # The Dispatcher counts the slots of a tenant's job as it was submitted.
+        autoscaling=Autoscaling(max_slots=topology.required_slots if body.tenant else None),
         checkpoints=Checkpoints(
             restoring=None if body.savepoint_path is None else Restoring(cause, 0, initial=True)
         ),
@@ -298,6 +303,7 @@ _STEPS: Steps[Any] = Steps(
         **failover.STEPS,
         **coordinator.STEPS,
         **rescale.STEPS,
+        **autoscaler.STEPS,
         **status_changes.STEPS,
         job_master.StartJob: on_start_job,
         job_master.CancelJob: on_cancel_job,

@@ -1,5 +1,5 @@
-"""The JobMaster's shell: creates and deletes the topics that the job's tasks need, and performs checkpoint
-instructions.
+"""The JobMaster's shell: creates and deletes the topics that the job's tasks need, measures its tasks, and performs
+checkpoint instructions.
 
 A failed creation is reported and fails the job. If Kafka is unreachable the shell retries as long as the job needs its
 channels. A deletion is retried until it succeeds or the shell is closed, because a cluster cannot end before it. A
@@ -31,12 +31,14 @@ from ..log.topics import (
     create_topics,
     delete_topics,
 )
+from .autoscaler.task_meter import TaskMeter
 from .checkpoints.shell import CheckpointShell
 from .instructions import (
     CreateChannels,
     DeleteChannels,
     DiscardCheckpoint,
     FindCheckpoint,
+    MeasureTasks,
     RemoveCheckpoints,
     WriteMetadata,
 )
@@ -54,7 +56,7 @@ class JobMasterShell:
     `follow` receives each state of a job on the host's thread: heartbeats read from it. `on_retire` receives jobs that
     are no longer led here. `is_current`: see CheckpointShell. `output_retention`: for how long Kafka keeps the output
     of a job, in microseconds, also while the job runs. `blobs`: where graphs are stored; None: nowhere.
-    `topic_options`: the operator's settings of new topics.
+    `topic_options`: the operator's settings of new topics. `meter`: measures tasks; None: they are not measured.
     """
 
     def __init__(
@@ -68,11 +70,13 @@ class JobMasterShell:
         is_current: Callable[[], bool] = lambda: True,
         blobs: TieredBlobStore | None = None,
         topic_options: TopicOptions = DEFAULT_OPTIONS,
+        meter: TaskMeter | None = None,
     ) -> None:
         self._say = say
         self._follow = follow
         self._blobs = blobs
         self._on_retire = on_retire
+        self._meter = meter
         self._over: dict[str, threading.Event] = {}
         """By address: what stops its work when the job is no longer led here."""
         self._channel_creations: dict[str, str] = {}
@@ -90,6 +94,8 @@ class JobMasterShell:
 
     def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._checkpoints.still_demanded(role_address, instructions)
+        if self._meter is not None:
+            self._meter.follow(role_address, instructions)
         creation = next(
             (instruction for instruction in instructions if isinstance(instruction, CreateChannels)), None
         )
@@ -106,6 +112,9 @@ class JobMasterShell:
                     self._deleters.submit(self._delete, role_address, instruction, over)
                 case WriteMetadata() | FindCheckpoint() | DiscardCheckpoint() | RemoveCheckpoints():
                     self._checkpoints.perform(role_address, instruction, over)
+                case MeasureTasks():
+                    # The meter follows all instructions.
+                    pass
                 case _:
                     raise TypeError(f"the JobMaster's shell does not know {instruction!r}")
         if isinstance(state, JobMasterState):
@@ -118,10 +127,14 @@ class JobMasterShell:
         self._started.reset(role_address)
         self._channel_creations.pop(role_address, None)
         self._checkpoints.still_demanded(role_address, ())
+        if self._meter is not None:
+            self._meter.follow(role_address, ())
         self._on_retire(role_address)
 
     def close(self) -> None:
         self._closed.set()
+        if self._meter is not None:
+            self._meter.close()
         self._checkpoints.close()
         for over in tuple(self._over.values()):
             over.set()

@@ -21,6 +21,7 @@ from ...schemas.types import CompletedCheckpoint, ExecutionState, JobGraph, JobS
 from ..configuration.role_options import JobOptions
 from ..core.outbox import Outbox
 from ..core.role import Time
+from .autoscaler.state import Autoscaling
 from .checkpoints.state import Checkpoints
 from .exception_history import TaskException
 from .instructions import Cleanup
@@ -175,6 +176,7 @@ class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
     """The last failures of tasks, oldest first."""
     checkpoints: Checkpoints = Checkpoints()
     rescaling: Rescaling = Rescaling()
+    autoscaling: Autoscaling = Autoscaling()
     generation: int = 0
     """The number of rollbacks of the job: messages and commits of older generations are ignored."""
     is_forgotten: bool = False

@@ -254,6 +254,12 @@ LATENCY: Final = Metric(
     ),
     "latency",
 )
+SOURCE_POSITION: Final = _gauge(
+    f"{_TASK}currentOffset",
+    "The sum of the positions of a Kafka source in the partitions of a subtask.",
+    _TASK_LABELS,
+    "currentOffset",
+)
 PENDING_RECORDS: Final = _gauge(
     f"{_TASK}pendingRecords",
     "Records of the topics of an unbounded Kafka source that are not read yet: the lag of all its subtasks here.",
@@ -393,6 +399,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         TASK_CPU,
         TASK_MEMORY,
         PENDING_RECORDS,
+        SOURCE_POSITION,
         LATENCY,
         *DATABASE.values(),
         USER_METRIC,

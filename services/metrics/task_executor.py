@@ -94,6 +94,9 @@ def task_samples(task: TaskFigures, usage: Mapping[int, ProcessUsage], resource_
     found = [Sample(metric, labels, count, rates.get(metric)) for metric, count in counts.items()]
     if task.activity.watermark is not None:
         found.append(Sample(table.WATERMARK, labels, task.activity.watermark / _MILLISECONDS))
+    if task.metrics.positions:
+        position = sum(sum(partitions.values()) for partitions in task.metrics.positions.values())
+        found.append(Sample(table.SOURCE_POSITION, labels, position))
     found += [
         Sample(table.DATABASE[name], labels, value)
         for name, value in task.metrics.database.items()

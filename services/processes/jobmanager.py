@@ -45,6 +45,7 @@ from ..election.log_liveness import LivenessTrackingLog
 from ..heartbeats.local_process_monitor import LocalProcessMonitor
 from ..host.host import Host
 from ..host.per_term_shell import PerTermShell
+from ..job_master.autoscaler.task_meter import TaskMeter
 from ..job_master.cleanup import needs_cleanup
 from ..job_master.shell import JobMasterShell
 from ..job_master.state import JobMasterState
@@ -90,6 +91,7 @@ from .relay import create_relay
 from .rest import ENDPOINT as REST_ENDPOINT
 from .rest import create_master_rest
 from .snapshots import MasterSnapshots
+from .task_counts import TaskExecutorCounts
 from .traces import create_trace_reporter
 
 _log = logger(__name__)
@@ -131,6 +133,7 @@ def create_job_master_shell(
         lambda: host.is_current,
         blobs,
         TopicOptions.from_configuration(configuration),
+        TaskMeter(host.emit, TaskExecutorCounts(configuration, host)),
     )
 
 

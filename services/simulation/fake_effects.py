@@ -13,6 +13,7 @@ from ..core.role import Emit, Instruction, Time
 from ..job_master.instructions import (
     DiscardCheckpoint,
     FindCheckpoint,
+    MeasureTasks,
     RemoveCheckpoints,
     WriteMetadata,
 )
@@ -59,6 +60,9 @@ class NoTopicJobMasterEffects:
         for instruction in self._instructions.take_new(role_address, instructions):
             if self._files is not None and isinstance(instruction, _FILE_INSTRUCTIONS):
                 self._files.perform(role_address, instruction)
+                continue
+            if isinstance(instruction, MeasureTasks):
+                # These tasks do nothing that could be measured.
                 continue
             if isinstance(instruction, FindCheckpoint):
                 self._storage.add_candidates(instruction)

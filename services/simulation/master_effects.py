@@ -11,7 +11,7 @@ from ...schemas.event import EVERYONE
 from ...schemas.everyone import ConfigurationChanged, FeatureLevelRaised
 from ..core.role import DISPATCHER, JOB_MASTER, RESOURCE_MANAGER, Instruction, OutgoingEvent, Time
 from ..dispatcher.role import BuildJobGraph
-from ..job_master.instructions import CreateChannels, DeleteChannels, FindCheckpoint
+from ..job_master.instructions import CreateChannels, DeleteChannels, FindCheckpoint, MeasureTasks
 from ..job_master.state import StartedJob
 from ..resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from .checkpoint_storage import SimulatedStorage, StatePart, part_name
@@ -73,6 +73,14 @@ class SimulatedMasterEffects:
             case StopWorkerProcess(resource_id=resource_id):
                 delay = self._latencies.take(Work.STOP_WORKER, resource_id)
                 simulator.schedule_after(delay, role_address, lambda: self._stop_worker(instruction))
+            case MeasureTasks():
+                # Only a recording has what tasks do.
+                measured = self._find_recorded(instruction, simulator.now)
+                if measured is not None and measured[1] is not None:
+                    event = OutgoingEvent(role_address, measured[1], instruction.cause)
+                    simulator.schedule_after(
+                        measured[0], role_address, lambda: simulator.append_from_shell(role_address, event)
+                    )
             case _:
                 usual = self._latencies.take(_WORK.get(type(instruction), Work.STORE), instruction.key)
                 delay, body = self._find_recorded(instruction, simulator.now) or (usual, None)

@@ -21,6 +21,7 @@ from ...job_master.instructions import (
     DeleteChannels,
     DiscardCheckpoint,
     FindCheckpoint,
+    MeasureTasks,
     RemoveCheckpoints,
     WriteMetadata,
 )
@@ -35,6 +36,7 @@ _INSTRUCTIONS: Mapping[type, tuple[str, *tuple[str, ...]]] = {
     DeleteChannels: ("delete", "job_id"),
     BuildJobGraph: ("build", "job_id"),
     FindCheckpoint: ("find", "job_id"),
+    MeasureTasks: ("measure", "job_id"),
     DiscardCheckpoint: ("discard", "job_id", "checkpoint_id"),
     RemoveCheckpoints: ("remove", "job_id"),
     DisposeSavepoint: ("dispose", "path"),
@@ -49,6 +51,7 @@ _RESULTS: Mapping[type, tuple[str, *tuple[str, ...]]] = {
     dispatcher.JobGraphFailed: ("build", "job_id"),
     job_master.CheckpointRestored: ("find", "job_id"),
     job_master.RestoreFailed: ("find", "job_id"),
+    job_master.TasksMeasured: ("measure", "job_id"),
     job_master.CheckpointAborted: ("metadata", "job_id", "checkpoint_id"),
     job_master.CheckpointDiscarded: ("discard", "job_id", "checkpoint_id"),
     job_master.CheckpointsRemoved: ("remove", "job_id"),
@@ -125,12 +128,18 @@ class RecordedEffects:
         if again is not None:
             return max(0, again.at - now), _body(again)
         known = None if key is None else self._known.get(key)
+        if isinstance(instruction, MeasureTasks):
+            # What tasks did earlier says nothing about now.
+            while known and known[0].at < now:
+                known.popleft()
         if not known:
             return None
         result = self._given[instruction.key] = known.popleft()
         if result.at - result.after <= now <= result.at:
             # Its cause may be older than its request.
             return result.at - now, _body(result)
+        if isinstance(instruction, MeasureTasks):
+            return result.at - now, result.body
         return delay_until(now, result.after, result.at), _body(result)
 
 

@@ -1,0 +1,1 @@
+"""Decides the parallelism of a job that runs from the lag and the busy time of its tasks (Flink's autoscaler)."""
