@@ -285,7 +285,7 @@ class CheckpointingOptions(msgspec.Struct, frozen=True, kw_only=True):
 class AutoscalerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the parallelism of a job is decided; docs/autoscaler.md."""
 
-    enabled: bool = autoscaler_options.ENABLED.default
+    is_enabled: bool = autoscaler_options.ENABLED.default
     is_scaling_enabled: bool = autoscaler_options.SCALING_ENABLED.default
     metrics_window: Duration = autoscaler_options.METRICS_WINDOW.default
     stabilization_interval: Duration = autoscaler_options.STABILIZATION_INTERVAL.default
@@ -306,7 +306,7 @@ class AutoscalerOptions(msgspec.Struct, frozen=True, kw_only=True):
     def from_configuration(cls, configuration: Mapping[str, str]) -> AutoscalerOptions:
         """Reads the options. Never fails."""
         return cls(
-            enabled=autoscaler_options.ENABLED.of(configuration),
+            is_enabled=autoscaler_options.ENABLED.of(configuration),
             is_scaling_enabled=autoscaler_options.SCALING_ENABLED.of(configuration),
             metrics_window=autoscaler_options.METRICS_WINDOW.of(configuration),
             stabilization_interval=autoscaler_options.STABILIZATION_INTERVAL.of(configuration),

@@ -16,6 +16,7 @@ _TRIGGERS = ("dispatcher.TriggerCheckpoint", "dispatcher.TriggerSavepoint", "dis
 
 CheckpointQuestion = tuple[str, str]
 """(client, job or directory)."""
+_AUTOSCALER = "client/autoscaler"
 
 
 class CheckpointAnswers:
@@ -35,6 +36,8 @@ class CheckpointAnswers:
                 self._asked[event.sender, event["job_id"]] += 1
             case "dispatcher.RescaleJob":
                 self._asked[event.sender, f"{event['job_id']} at another parallelism"] += 1
+            case "job_master.ScalingDecided" if event["parallelism"] and not event["is_advice"]:
+                self._asked[_AUTOSCALER, f"{event['job_id']} at another parallelism"] += 1
             case "dispatcher.DisposeSavepoint":
                 self._asked[event.sender, event["path"]] += 1
             case "client.JobStatusChanged" if event["status"] in ("FINISHED", "CANCELED", "FAILED"):
@@ -58,7 +61,8 @@ class CheckpointAnswers:
         if self._slots.terminated:
             return
         for asked, count in self._asked.items():
-            if self._answered[asked] < count:
+            # A decision that a change of the job has overtaken asks for nothing.
+            if self._answered[asked] < count and asked[0] != _AUTOSCALER:
                 yield f"{asked[0]} asked {count} times for {asked[1]} and was answered {self._answered[asked]} times"
 
     def _is_answered(self, client: str, what: str) -> Iterator[str]:

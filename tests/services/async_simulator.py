@@ -28,6 +28,7 @@ from tailrace.services.core.role import Clock, IllegalEvent, Instruction, Outgoi
 from tailrace.services.dispatcher.role import BuildJobGraph
 from tailrace.services.election.leader_election import LeaderElection
 from tailrace.services.host.host_core import Deposed, HostCore, HostIdentity
+from tailrace.services.job_master.instructions import MeasureTasks
 from tailrace.services.resource_manager.instructions import StartWorkerProcess, StopWorkerProcess
 from tailrace.services.resource_manager.worker_pool import WorkerState
 from tailrace.services.simulation.checkpoint_storage import CHECKPOINT_INSTRUCTIONS
@@ -288,6 +289,8 @@ class SimulatedProcess:
     pending: list[Event] = field(default_factory=list)
     delayed: list[Callable[[], None]] = field(default_factory=list)
     """What its tasks do later."""
+    measurements: dict[str, MeasureTasks] = field(default_factory=dict)
+    """By address: the last measurement that was demanded."""
     tasks: SimulatedTasks = field(init=False)
     behavior: FaultyTaskBehavior = field(init=False)
     election: LeaderElection | None = None
@@ -526,6 +529,9 @@ class SimulatedProcess:
                 )
                 owed = perform(address, instruction, shared.storage, _build_job_graph, storage_fails=fails)
                 self.emit(address, owed)
+            case MeasureTasks():
+                # A step of a test reports what the tasks did.
+                self.measurements[address] = instruction
             case StartWorkerProcess():
                 self._start_worker(address, instruction)
             case StopWorkerProcess(resource_id=resource_id, cause=cause):

@@ -15,8 +15,9 @@ from tailrace.services.job_master.instructions import MeasureTasks
 from tailrace.services.job_master.rescale.state import RescalePhase
 
 from ...graphs import edge, job_graph, operator, vertex
+from ..simulated_cluster.cluster import SECOND
 from .checkpointed import ON_REQUEST, Checkpointed, bodies, running
-from .driver import JOB, SECOND
+from .driver import JOB
 
 SOURCE = vertex("source", operator("source-operator", OperatorKind.KAFKA_SOURCE), parallelism=2)
 GRAPH = job_graph(SOURCE, vertex("sink", parallelism=2), edge("source", "sink"))
@@ -30,7 +31,9 @@ ENABLED = {
 
 def job_of(**options: str) -> Checkpointed:
     """Returns a job that runs in two subtasks of two vertices."""
-    given = {f"job.autoscaler.{key.replace('__', '.').replace('_', '-')}": text for key, text in options.items()}
+    given = {
+        f"job.autoscaler.{key.replace('__', '.').replace('_', '-')}": text for key, text in options.items()
+    }
     return running({**ENABLED, **given}, GRAPH)
 
 
@@ -146,7 +149,9 @@ def stop(job: Checkpointed) -> None:
 
 @pytest.mark.parametrize("change", [fail_task, ask_to_rescale, suspend, stop])
 @pytest.mark.parametrize("is_measured", [False, True])
-def test_change_of_the_job_voids_the_measurement(change: Callable[[Checkpointed], None], is_measured: bool) -> None:
+def test_change_of_the_job_voids_the_measurement(
+    change: Callable[[Checkpointed], None], is_measured: bool
+) -> None:
     job = job_of()
     cause = job.demanded(MeasureTasks).cause
     if is_measured:
@@ -185,7 +190,9 @@ def test_impossible_change_is_said_and_not_requested() -> None:
     events = measured(job, busy(1.0))
     (decided,) = bodies(events, job_master.ScalingDecided)
     assert not decided.parallelism
-    assert decided.reason.startswith("the cluster has no directory for checkpoints: set state.checkpoints.dir")
+    assert decided.reason.startswith(
+        "the cluster has no directory for checkpoints: set state.checkpoints.dir"
+    )
     assert "wanted: source from parallelism 2 to 4" in decided.reason
     assert len(events) == 1
 

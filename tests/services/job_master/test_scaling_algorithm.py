@@ -19,7 +19,7 @@ from tailrace.services.job_master.autoscaler.state import Measurement, ScaleUp
 from ...graphs import edge, job_graph, source, vertex
 
 SECOND, MINUTE = 1_000_000, 60_000_000
-OPTIONS = AutoscalerOptions(enabled=True, metrics_window=MINUTE, stabilization_interval=MINUTE)
+OPTIONS = AutoscalerOptions(is_enabled=True, metrics_window=MINUTE, stabilization_interval=MINUTE)
 RESTART_S = 10.0
 NAMES = ("source", "work", "sink")
 
@@ -95,9 +95,7 @@ class SimulatedJob:
             before = self.parallelism[name]
             if after > before:
                 capacity = loads[name].capacity
-                self.scale_ups[name] = ScaleUp(
-                    measurement.time, after, capacity, capacity * after / before
-                )
+                self.scale_ups[name] = ScaleUp(measurement.time, after, capacity, capacity * after / before)
         if decision.parallelism:
             self.changes.append((self.now_s, decision.parallelism))
             self.graph = with_parallelism(self.graph, decision.parallelism)
@@ -122,9 +120,7 @@ def test_it_converges_and_does_not_oscillate_at_constant_rate(
     rate: float, costs: Mapping[str, float], ratio: float, parallelism: int, backlog: float
 ) -> None:
     options = replace(OPTIONS, metrics_window=5 * MINUTE)
-    job = SimulatedJob(
-        rate, costs, ratio=ratio, parallelism=parallelism, backlog=backlog, options=options
-    )
+    job = SimulatedJob(rate, costs, ratio=ratio, parallelism=parallelism, backlog=backlog, options=options)
     for _ in range(60):
         job.step()
     begin = job.now_s
@@ -208,7 +204,7 @@ def test_source_that_reads_nothing_is_left_alone() -> None:
     stuck = replace(measurement, vertices=(first, *measurement.vertices[1:]))
     decision = decide(job.graph, stuck, OPTIONS, {})
     assert decision == Decision({}, "source reads nothing, though records are pending")
-    assert decide(job.graph, measurement, OPTIONS, {}).parallelism == {name: 4 for name in NAMES}
+    assert decide(job.graph, measurement, OPTIONS, {}).parallelism == dict.fromkeys(NAMES, 4)
 
 
 def test_reason_has_the_numbers() -> None:

@@ -26,6 +26,7 @@ from tailrace.services.job_master.state import NewJob
 from ...submitted_tasks import submitted_tasks
 from ..async_simulator import AsyncSimulator, SimulatedProcess
 from ..false_headers import draw_false_event
+from .autoscaler_chaos import AUTOSCALER, AutoscalerChaos
 from .checkpoint_chaos import CHECKPOINT_FAULT_ACTIONS, CheckpointChaos
 from .clocks import LARGEST_ERROR, HostClock
 from .cluster import PROFILE
@@ -79,7 +80,7 @@ FAULT_ACTIONS = {
 """Weights of faults and requests, before the factors of a seed."""
 
 
-class Chaos(CheckpointChaos, OperationChaos, MastersChaos):
+class Chaos(CheckpointChaos, OperationChaos, MastersChaos, AutoscalerChaos):
     """One run: `run` raises AssertionError if a law is broken. Without `run`, its methods are the steps."""
 
     def __init__(
@@ -91,18 +92,22 @@ class Chaos(CheckpointChaos, OperationChaos, MastersChaos):
         clocks: random.Random | None = None,
         operators: random.Random | None = None,
         rescales: random.Random | None = None,
+        autoscales: random.Random | None = None,
     ) -> None:
         """`stands_by`: whether there are standby masters; None: random. `outsiders`: draws the events of an outsider
         after some steps; None: nobody else writes to the log. `clocks`: draws the wall clocks of the processes; None:
         they have one clock. `operators`: draws what operators request after some steps; None: nothing. `rescales`:
-        draws requests for another parallelism; None: there are none."""
+        draws requests for another parallelism; None: there are none. `autoscales`: draws what is measured of tasks;
+        None: jobs have no autoscaler."""
         self.outsiders = outsiders
         self.operators = operators
         self.rescales = rescales
+        self.autoscales = autoscales
         self.draw = draw
         self.stands_by = draw.random() < 0.5 if stands_by is None else stands_by
         kind = StandbyWorld if self.stands_by else AsyncSimulator
-        self.world = kind(self._configuration(), draw)
+        configuration = {**self._configuration(), **(AUTOSCALER if autoscales is not None else {})}
+        self.world = kind(configuration, draw)
         if clocks is not None:
             self.world.create_clock = functools.partial(HostClock, clocks, lambda: self.world.now)
             self.world.largest_error = LARGEST_ERROR
@@ -150,6 +155,8 @@ class Chaos(CheckpointChaos, OperationChaos, MastersChaos):
             self.operate(self.operators)
         if self.rescales is not None and self.rescales.random() < 0.1:
             self.rescale(self.rescales)
+        if self.autoscales is not None and self.autoscales.random() < 0.2:
+            self.measure_tasks(self.autoscales)
         self.invariants.always()
 
     def begin(self) -> None:

@@ -26,13 +26,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def test_invariants_hold_in_random_cluster(seed: int) -> None:
     # In every second run an outsider writes to the log as well, in every third one the hosts have own clocks, in most
-    # operators quarantine TaskExecutors, and pause and restart jobs, and in most jobs are rescaled.
+    # operators quarantine TaskExecutors, and pause and restart jobs, in most jobs are rescaled, and in some jobs have
+    # autoscalers.
     chaos = Chaos(
         random.Random(seed),
         outsiders=random.Random(seed) if seed % 2 else None,
         clocks=random.Random(seed) if seed % 3 == 0 else None,
         operators=random.Random(seed) if seed % 4 else None,
         rescales=random.Random(seed) if seed % 5 else None,
+        autoscales=random.Random(seed) if seed % 7 in (0, 3) else None,
     )
     try:
         chaos.run()
