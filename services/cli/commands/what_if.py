@@ -96,7 +96,15 @@ def _export(source: LogSource, found: WhatIf, path: Path, kind: ArchiveFormat) -
 
 
 def _show(found: WhatIf) -> None:
-    from ...simulation.what_if.report import JOB_COLUMNS, SLOT_COLUMNS, format_duration, job_rows, slot_rows
+    from ...simulation.what_if.report import (
+        JOB_COLUMNS,
+        SCALING_COLUMNS,
+        SLOT_COLUMNS,
+        format_duration,
+        job_rows,
+        scaling_rows,
+        slot_rows,
+    )
 
     begin, end = found.would.start, found.would.end
     print_result(
@@ -114,6 +122,10 @@ def _show(found: WhatIf) -> None:
         print_table("Jobs", JOB_COLUMNS, rows)
     print_result("")
     print_table("Slots", SLOT_COLUMNS, list(slot_rows(found)))
+    scalings = list(scaling_rows(found))
+    if scalings:
+        print_result("")
+        print_table("Decisions", SCALING_COLUMNS, scalings)
     if found.notes:
         print_result("")
     for note in found.notes:

@@ -14,7 +14,14 @@ from ...history import HistoryProjection
 from ...history.cluster_view import SubtaskStateView, describe_waiting, subtasks
 from ...job_master.state import StartedJob
 from ..args.common_options import Format
-from ..render.job import format_failures, format_job, job_to_data, rows_of
+from ..render.job import (
+    DECISION_COLUMNS,
+    decision_rows,
+    format_failures,
+    format_job,
+    job_to_data,
+    rows_of,
+)
 from ..render.output import print_json, print_result, print_table
 from .job_control import read_job
 
@@ -28,14 +35,19 @@ def print_job(configuration: Configuration, wanted: str, output: Format, *, fail
         job = replace(job, accumulators=counted.accumulators)
     metrics = counted.metrics if counted is not None else {}
     waits = describe_waiting(fold, job)
+    state = fold.replica.states.get(address(JOB_MASTER, job.job_id))
+    decisions = state.autoscaling.decisions if isinstance(state, StartedJob) else ()
     if output is Format.JSON:
-        print_json(job_to_data(job, running, metrics, waits))
+        print_json(job_to_data(job, running, metrics, waits, decisions))
         return
     for line in format_job(job, waits):
         print_result(escape_control_characters(line))
     if running:
         print_result("")
         print_table("Subtasks", *rows_of(running, metrics))
+    if decisions:
+        print_result("")
+        print_table("Decisions of the autoscaler", DECISION_COLUMNS, decision_rows(decisions))
     for line in format_failures(job.failures[len(job.failures) - failures :]):
         print_result(escape_control_characters(line))
 

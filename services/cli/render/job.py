@@ -6,16 +6,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from immutables import Map
+from msgspec.structs import replace
 
 from ...dispatcher.build_queue import PARALLEL_BUILDS
 from ...history.checkpoint_history import CheckpointsSummary
 from ...history.cluster_view import JobView, SubtaskStateView
+from ...job_master.autoscaler.state import ScalingDecision
 from ...job_master.exception_history import TaskException
 from .checkpoint_table import format_restore
 from .formatting import format_amount, format_count, format_duration, format_size, format_time
 
 _TENANT = "TENANT"
 _JOB_COLUMNS = ("JOB", "NAME", "STATUS", "SUBMITTED", "ENDED", "TASKS", "WHY")
+DECISION_COLUMNS = ("TIME", "DECISION")
 _MAX_REASON_LENGTH = 240
 _RECORDS_IN, _RECORDS_OUT = "numRecordsIn", "numRecordsOut"
 _OWN_METRICS = (_RECORDS_IN, _RECORDS_OUT, "numCommits")
@@ -67,10 +71,16 @@ def job_to_data(
     running: Sequence[SubtaskStateView] = (),
     metrics: Mapping[str, Mapping[str, float]] = _NO_METRICS,
     waits: Sequence[str] = (),
+    decisions: Sequence[ScalingDecision] = (),
 ) -> dict[str, Any]:
-    """Returns a job for JSON: the fields of `list`, what it waits for, and its subtasks with their metrics."""
+    """Returns a job for JSON: the fields of `list`, what it waits for, its subtasks with their metrics, and the last
+    decisions of its autoscaler."""
     data: dict[str, Any] = msgspec.to_builtins(job)
     data["waits_for"] = list(waits)
+    data["autoscaler"] = [
+        {**msgspec.to_builtins(replace(each, parallelism=Map())), "parallelism": dict(each.parallelism)}
+        for each in decisions
+    ]
     data["subtasks"] = [
         {**msgspec.to_builtins(subtask), "metrics": dict(metrics.get(subtask.execution_attempt_id, {}))}
         for subtask in running
@@ -119,6 +129,14 @@ def format_job(job: JobView, waits: Sequence[str] = ()) -> list[str]:
         counted = ", ".join(f"{name} {format_amount(value)}" for name, value in job.accumulators.items())
         lines.append(f"  accumulators {counted}")
     return lines
+
+
+def decision_rows(decisions: Sequence[ScalingDecision]) -> list[tuple[str, str]]:
+    """Returns a row for each decision of the autoscaler, oldest first (DECISION_COLUMNS)."""
+    return [
+        (format_time(each.time), f"{each.reason}{' (advice)' if each.is_advice else ''}")
+        for each in decisions
+    ]
 
 
 def format_failures(failures: tuple[TaskException, ...]) -> list[str]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
+from ....pipelines.graph import autoscaler_options
 from ....schemas import dispatcher
 from ....schemas.body import Body
 from ....schemas.event import Event
@@ -13,6 +16,7 @@ from ....schemas.types import Header
 from ...configuration.options.heartbeat import HEARTBEAT_TIMEOUT
 from ...configuration.options.task_executor import NUMBER_OF_TASK_SLOTS
 from ...configuration.options.zookeeper import ZOOKEEPER_SESSION_TIMEOUT
+from ...configuration.role_options import AutoscalerOptions
 from ...core.role import (
     CLIENT,
     DISPATCHER,
@@ -57,6 +61,7 @@ class EventInjector:
     def schedule_all(self) -> None:
         """Schedules the recorded events and those of the scenario."""
         simulator, start = self._simulator, self._simulator.now
+        self._change_autoscalers()
         if self._scenario.configuration:
             self._actions.configure(self._known.configuration)
         for resource_id, worker in sorted(self._pool().items()):
@@ -84,6 +89,20 @@ class EventInjector:
             simulator.schedule_at(
                 start + scenario_event.at, functools.partial(self._inject_scenario_event, scenario_event)
             )
+
+    def _change_autoscalers(self) -> None:
+        """Gives the jobs that run the scenario's options of the autoscaler. All other options of a job are fixed at its
+        start."""
+        keys = {option.key for option in autoscaler_options.OPTIONS}
+        changed = {key: text for key, text in self._scenario.configuration.items() if key in keys}
+        if not changed:
+            return
+        states = self._replica.states
+        for role_address in self._replica.active_addresses:
+            state = states[role_address]
+            if isinstance(state, StartedJob):
+                wanted = AutoscalerOptions.from_configuration({**state.graph.configuration, **changed})
+                states[role_address] = replace(state, options=replace(state.options, autoscaler=wanted))
 
     def _repeat(self, event: ExternalEvent) -> None:
         event.repeat(self._actions)

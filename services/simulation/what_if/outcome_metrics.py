@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 from msgspec.structs import replace
 
-from ....schemas import client
+from ....schemas import client, job_master
 from ....schemas.event import Record
 from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
@@ -61,6 +61,16 @@ class JobOutcome(msgspec.Struct):
     """How long not all of its tasks ran, after they had run."""
 
 
+class ScalingStep(msgspec.Struct, frozen=True):
+    """A decision of an autoscaler that another parallelism is needed."""
+
+    time: Time
+    job_id: str
+    parallelism: dict[str, int]
+    is_advice: bool
+    reason: str
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """The metrics of a part of a history, from `start` to `end`."""
 
@@ -72,6 +82,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """At most one for each time, in order; the first is at `start`."""
     held: SlotHistory
     """Who held which slot."""
+    scalings: tuple[ScalingStep, ...] = ()
+    """The decisions of autoscalers, in order."""
 
     def used_time(self) -> Time:
         """Returns the slots in use, multiplied by time."""
@@ -142,6 +154,7 @@ class OutcomeMetrics:
         self._start = self.now = start
         self._jobs: dict[str, _JobMetrics] = {}
         self._slots: list[SlotStep] = []
+        self._scalings: list[ScalingStep] = []
         self._pending: tuple[Time, SlotManager] | None = None
         """The latest time, and the slots then."""
         self._observer = SlotObserver(replica, start)
@@ -185,7 +198,8 @@ class OutcomeMetrics:
             if job.state is not None:
                 job.outcome.required_slots = job.state.required_slots
         jobs = tuple(replace(job.outcome) for job in self._jobs.values())
-        return Outcome(self._start, end, jobs, tuple(self._slots), self._observer.history(end))
+        held = self._observer.history(end)
+        return Outcome(self._start, end, jobs, tuple(self._slots), held, tuple(self._scalings))
 
     def _note(self, record: Record) -> None:
         match record.body:
@@ -196,6 +210,16 @@ class OutcomeMetrics:
                 if job.state is None:
                     outcome = job.outcome
                     outcome.status, outcome.reason, outcome.ended = "REJECTED", reason, self.now
+            case job_master.ScalingDecided() as decided if decided.parallelism:
+                self._scalings.append(
+                    ScalingStep(
+                        self.now,
+                        decided.job_id,
+                        dict(decided.parallelism),
+                        decided.is_advice,
+                        decided.reason,
+                    )
+                )
             case _:
                 pass
 

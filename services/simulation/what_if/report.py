@@ -13,6 +13,7 @@ from .what_if import WhatIf
 
 REALLY, WHAT_IF = "really", "what if"
 JOB_COLUMNS = ("job", "name", "", "ended", "waited for slots", "restarts", "interrupted")
+SCALING_COLUMNS = ("", "after", "job", "decision of the autoscaler")
 SLOT_COLUMNS = ("", "for", "in use on average", "of", "at most", "of", "requests waited, in all")
 
 
@@ -46,6 +47,14 @@ def slot_rows(found: WhatIf) -> Iterator[tuple[str, ...]]:
             str(max((step.total for step in outcome.slots), default=0)),
             format_duration(outcome.waiting_time()),
         )
+
+
+def scaling_rows(found: WhatIf) -> Iterator[tuple[str, ...]]:
+    """Yields a row for each decision of an autoscaler that another parallelism is needed (SCALING_COLUMNS)."""
+    for which, outcome in ((REALLY, found.really), (WHAT_IF, found.would)):
+        for step in () if outcome is None else outcome.scalings:
+            advice = " (advice)" if step.is_advice else ""
+            yield which, format_duration(step.time - found.would.start), step.job_id, f"{step.reason}{advice}"
 
 
 def as_data(found: WhatIf) -> dict[str, Any]:

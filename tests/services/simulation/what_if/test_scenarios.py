@@ -6,10 +6,15 @@ import functools
 
 import pytest
 
-from tailrace.schemas import dispatcher
+from tailrace.schemas import dispatcher, job_master
+from tailrace.schemas.body import Body
 from tailrace.schemas.everyone import TaskExecutorLost
+from tailrace.schemas.types import VertexMeasurement
+from tailrace.services.core.role import Instruction
+from tailrace.services.job_master.instructions import MeasureTasks
 from tailrace.services.simulation.latencies import Latencies
 from tailrace.services.simulation.task_behavior import UniformTaskBehavior
+from tailrace.services.simulation.what_if.report import scaling_rows
 from tailrace.services.simulation.what_if.scenario import ScenarioError
 from tailrace.services.simulation.what_if.scenario_parser import parse_scenario
 from tailrace.services.simulation.what_if.what_if import WhatIf, simulate
@@ -259,3 +264,50 @@ def test_savepoint_stops_job_as_recorded() -> None:
     assert job(what_if, "j1", really=True).status == "FINISHED"
     assert job(what_if, "j1").status == "FINISHED"
     assert job(what_if, "j1").ended == pytest.approx(job(what_if, "j1", really=True).ended, abs=SECOND)
+
+
+def measured(instruction: Instruction, now: int) -> tuple[int, Body | None] | None:
+    """Returns what masters' shells measure: all vertices are busy for 90 % of the time."""
+    if not isinstance(instruction, MeasureTasks):
+        return None
+    vertices = tuple(
+        VertexMeasurement(
+            vertex_id=vertex_id,
+            parallelism=parallelism,
+            records_in=900,
+            records_out=900,
+            busy=0.9,
+            back_pressured=0,
+        )
+        for vertex_id, parallelism in sorted(instruction.vertices.items())
+    )
+    body = job_master.TasksMeasured(job_id=instruction.job_id, duration=instruction.window, vertices=vertices)
+    return instruction.begins + instruction.window - now, body
+
+
+def test_other_options_of_autoscaler_decide_otherwise_on_what_was_measured() -> None:
+    options = {
+        "job.autoscaler.enabled": "true",
+        "job.autoscaler.stabilization.interval": "5 s",
+        "job.autoscaler.metrics.window": "10 s",
+    }
+    studio = HistoryBuilder({**RESTARTS, **options}, told=measured)
+    studio.start_workers("te-1", "te-2", slots=4)
+    studio.schedule_at(1, studio.submit, "j1", 2)
+    history = studio.run(100)
+    at = max(record.offset for record in history.records if record.header.time <= 1_010 * SECOND)
+    same = simulate(history.at(at), parse_scenario("until: 80 s"))
+    assert same.really is not None
+    assert same.really.scalings == same.would.scalings == ()
+    assert names(same).count("ScalingDecided") >= 5
+    what_if = simulate(
+        history.at(at),
+        parse_scenario(
+            "until: 80 s\nconfiguration: {job.autoscaler.target.utilization.boundary: 0.1}", "s.yaml"
+        ),
+    )
+    first = what_if.would.scalings[0]
+    assert (first.job_id, {*first.parallelism.values()}, first.is_advice) == ("j1", {3}, False)
+    assert "900 records/s arrive, and it can process 1,000" in first.reason
+    assert "RescaleStarted" in names(what_if)
+    assert [row[0] for row in scaling_rows(what_if)][:1] == ["what if"]
