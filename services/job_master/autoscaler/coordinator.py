@@ -35,7 +35,8 @@ REQUESTER = address(CLIENT, "autoscaler")
 def follow(state: StartedJob, record: Record) -> StartedJob:
     """Requires a measurement when the job has come to rest, and voids it when it changes."""
     autoscaling = state.autoscaling
-    is_measurable = state.options.autoscaler.is_enabled and _is_steady(state)
+    options = state.options
+    is_measurable = options.autoscaler.is_enabled and not options.runs_in_stages and _is_steady(state)
     if is_measurable == (autoscaling.cause is not None):
         return state
     if not is_measurable:
