@@ -31,7 +31,11 @@ INSTEAD: Final[Mapping[str, str]] = {
     "to_data_stream": "the result of `sql` is a stream",
     # of streams
     "add_sink": _LEGACY_SINK,
-    "apply": "use `process`, whose function is called with key, context and elements",
+    "WindowedStream.apply": "use `process`, whose function is called with key, context and elements",
+    "AllWindowedStream.apply": "use `process`, whose function is called with context and elements",
+    "JoinEqualTo.apply": "call `window` before it",
+    "JoinedStreams.window": "call `where` and equal_to before it",
+    "CoGroupedStreams.window": "call `where` and equal_to before it",
     "time_window": "use `window`",
     "project": "use `select` or `map`",
     "print_to_err": "use `print`",
@@ -85,7 +89,22 @@ INSTEAD: Final[Mapping[str, str]] = {
     "TimestampAssigner": "use a function of the record, or a field",
     "WindowFunction": "use `ProcessWindowFunction`, or a function of key, context and elements",
 }
-"""Name -> what to write. What is in backticks exists."""
+"""Name, or class and name -> what to write. What is in backticks exists."""
+NEED_KEYS: Final = frozenset(
+    (
+        "reduce",
+        "sum",
+        "min",
+        "max",
+        "min_by",
+        "max_by",
+        "window",
+        "count_window",
+        "interval_join",
+        "temporal_join",
+    )
+)
+"""Methods of keyed streams only."""
 
 _PAGE = "docs/datastream-api.md, 'If you know Flink'"
 _HUMP = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -95,8 +114,9 @@ def advise(owner: object, name: str) -> NoReturn:
     """Raises AttributeError for a missing attribute, with what to write instead of a name of Flink's."""
     kind = owner if isinstance(owner, type) else type(owner)
     snake = _HUMP.sub(lambda hump: f"_{hump[1].lower()}", name)
-    if name in INSTEAD:
-        raise AttributeError(f"{kind.__name__} has no {name}: {INSTEAD[name].replace('`', '')} ({_PAGE})")
+    advice = INSTEAD.get(f"{kind.__name__}.{name}") or INSTEAD.get(name)
+    if advice is not None:
+        raise AttributeError(f"{kind.__name__} has no {name}: {advice.replace('`', '')} ({_PAGE})")
     if snake != name and hasattr(kind, snake):
         raise AttributeError(f"{kind.__name__} has no {name}: write {snake}")
     raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=owner)

@@ -376,7 +376,7 @@ class DeltaTrigger(Trigger[Any]):
 
 
 def _purging(result: TriggerResult) -> TriggerResult:
-    return TriggerResult.FIRE_AND_PURGE if result.is_fire else result
+    return TriggerResult.FIRE_AND_PURGE if result is TriggerResult.FIRE else result
 
 
 def _merge_processing_time(context: OnMergeContext) -> None:

@@ -69,7 +69,7 @@ def read_query(text: str) -> Query:
         statements = DIALECT.parser().parse(DIALECT.tokenize(text), text)
     except ParseError as error:
         place = error.errors[0] if error.errors else {}
-        where = f" at line {place['line']}, character {place['col']}" if place else ""
+        where = f" at {place['highlight']!r}, line {place['line']}, character {place['col']}" if place else ""
         raise SqlError(f"cannot read the query{where}") from None
     except SqlglotError:
         raise SqlError("cannot read the query: a quote or a comment does not end") from None

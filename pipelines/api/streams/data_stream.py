@@ -1038,6 +1038,8 @@ class Windowed(OnlyInPrograms, Generic[T]):
                 window_function=named.window_function,
                 accumulator_type=named.accumulator_type,
             )
+        if isinstance(function, WindowAggregate):
+            raise refusal("aggregate", f"give the aggregate a name: aggregate(name={function})")
         check_function(function, signatures.AGGREGATE, operator="aggregate", location=caller_location())
         gathered = result_type(function, signatures.ACCUMULATOR)
         own = result_type(function, signatures.AGGREGATE)

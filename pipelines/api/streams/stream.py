@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import islice
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
+from ...flink_names import NEED_KEYS, advise
 from ...functions import AsyncRetryStrategy, SinkFunction, TransactionalSink
 from ...functions.http_sink import discard
 from ...types import PICKLED, RecordType
@@ -65,6 +66,13 @@ class Stream(OnlyInPrograms, Generic[T]):
 
     def _repr_html_(self) -> str:
         return stream_html(type(self).__name__, self._name, self.record_type)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name in NEED_KEYS:
+                raise AttributeError(f"{name} needs a keyed stream: call key_by before it")
+            advise(self, name)
 
     @property
     def _name(self) -> str:

@@ -187,7 +187,8 @@ def _is_foreign(filename: str) -> bool:
         filename.startswith(f"{_OURS}/{top}/")
         for top in ("pipelines", "services", "schemas", "infra", "testing")
     )
-    return ours or filename.startswith(_LIBRARIES) or filename.startswith("<frozen")
+    is_generated = filename.startswith("<") and not filename.startswith(("<stdin", "<ipython"))
+    return ours or is_generated or filename.startswith(_LIBRARIES)
 
 
 def _short_traceback(error: BaseException) -> str:

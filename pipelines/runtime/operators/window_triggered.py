@@ -165,6 +165,10 @@ class TriggeredWindows(WindowOperator):
                 self._merging.remove(key, window)
 
     def _obey(self, result: TriggerResult, key: Any, window: TimeWindow, place: WindowKey, time: int) -> None:
+        if not isinstance(result, TriggerResult):
+            raise TypeError(
+                f"the trigger returned {result!r}: return a TriggerResult, such as TriggerResult.CONTINUE"
+            )
         if result.is_fire:
             timestamp = time if self._is_global else window.max_timestamp
 

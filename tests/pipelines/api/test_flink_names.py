@@ -12,14 +12,20 @@ import tailrace
 from tailrace import (
     Context,
     DataStream,
+    GlobalWindows,
     KeyedContext,
     KeyedStream,
     OutputTag,
     ProcessFunction,
     ProgramError,
+    PurgingTrigger,
     SingleOutputStreamOperator,
     SlidingEventTimeWindows,
     StreamExecutionEnvironment,
+    Sum,
+    TimeWindow,
+    Trigger,
+    TriggerContext,
     Types,
     WatermarkStrategy,
     WindowedStream,
@@ -42,6 +48,11 @@ def stream() -> Any:
     return StreamExecutionEnvironment().from_collection([("ann", 1)])
 
 
+def joined() -> Any:
+    one = stream()
+    return one.join(one)
+
+
 @pytest.mark.parametrize("name", INSTEAD)
 def test_advice_names_what_exists(name: str) -> None:
     assert not hasattr(DataStream, name)
@@ -60,6 +71,8 @@ def test_advice_names_what_exists(name: str) -> None:
         "builder of sink": (lambda: API.FileSink.for_row_format("out"), "arguments of the class"),
         "strategy": (lambda: API.WatermarkStrategy.no_watermarks(), "leave the strategy out"),
         "type": (lambda: API.Types.ROW([]), "use TUPLE"),
+        "step with keys": (lambda: stream().window(None), "window needs a keyed stream: call key_by"),
+        "join without keys": (lambda: joined().window(None), "call where and equal_to"),
     }.values(),
 )  # fmt: skip
 def test_method_of_flink_is_answered_by_one_of_tailrace(write: Callable[[], Any], advice: str) -> None:
@@ -120,3 +133,27 @@ def test_list_of_types_is_no_type() -> None:
 def test_window_without_slide_names_its_keywords() -> None:
     with pytest.raises(ProgramError, match="give a timedelta, slide_seconds= or slide_milliseconds="):
         SlidingEventTimeWindows.of(seconds=5)
+
+
+def test_trigger_without_result_fails_with_advice() -> None:
+    class Silent(Trigger[tuple[str, int]]):
+        def on_element(
+            self, element: Any, timestamp: int, window: TimeWindow, context: TriggerContext
+        ) -> Any:
+            context.current_watermark()
+
+        def clear(self, window: TimeWindow, context: TriggerContext) -> None: ...
+
+    env = StreamExecutionEnvironment()
+    windows = env.from_collection([("ann", 1)]).key_by(0).window(GlobalWindows.create())
+    windows.trigger(PurgingTrigger.of(Silent())).sum(1).print()
+    with (
+        MiniCluster() as cluster,
+        pytest.raises(JobFailedError, match="returned None: return a TriggerResult"),
+    ):
+        cluster.run(env)
+
+
+def test_aggregate_without_name_is_told_how_to_name_it() -> None:
+    with pytest.raises(ProgramError, match=r"give the aggregate a name: aggregate\(name=Sum\("):
+        stream().key_by(0).count_window(2).aggregate(Sum(1))

@@ -171,7 +171,7 @@ def test_result_has_names_and_types_and_is_a_view_itself() -> None:
         ("", "'' is no query"),
         ("DELETE FROM orders", "DELETE is not possible over streams; a query is a SELECT"),
         ("SELECT user FROM orders; SELECT 1", "a query is one SELECT"),
-        ("SELECT user FROM orders WHERE", "cannot read the query at line 1"),
+        ("SELECT user FROM orders WHERE", "cannot read the query at 'WHERE', line 1"),
         ("SELECT 'a FROM orders", "a quote or a comment does not end"),
         ("SELECT user FROM nowhere", "there is no view nowhere; the views are orders"),
         ("SELECT 1 AS one", "the query has no FROM"),

@@ -36,7 +36,7 @@ class RecordLocations:
     def add_call(self, error: RecordError, input_index: int, sender: int) -> None:
         """Adds the location of a record that a subtask in the same process has handed over."""
         error.place = error.place or (
-            f"from subtask {sender} in the same slot, instead of topic {self._topics[input_index]}"
+            f"a record of subtask {sender} in the same slot (not in topic {self._topics[input_index]})"
         )
 
     def add_messages(
