@@ -55,7 +55,7 @@ OBSTACLES: Mapping[str, Callable[[_ChainableEdge], bool]] = {
     ),
     "the upstream operator is never chained": lambda link: link.upstream.chaining is ChainingStrategy.NEVER,
     "records are partitioned between them": lambda link: (
-        link.edge.partitioner is not Partitioner.FORWARD and not _has_one_target(link)
+        _is_partitioned(link.edge) and not _has_one_target(link)
     ),
     "their parallelism differs": lambda link: link.upstream.parallelism != link.downstream.parallelism,
     "their maximum parallelism differs": lambda link: (
@@ -98,10 +98,12 @@ def create_job_graph(graph: StreamGraph) -> JobGraph:
     upstream = {edge.target_id: edge for edge in graph.edges if id(edge) in chained}
     vertices = []
     head_of: dict[int, int] = {}
+    part_of: dict[int, int] = {}
     for node_id in graph.nodes:
         if node_id not in upstream:
             chain = tuple(_chain(graph, node_id, upstream))
             head_of.update((node.node_id, node_id) for node in chain)
+            part_of.update(_parts(chain, upstream))
             vertices.append(_vertex(chain, upstream, ids))
     unordered = JobGraph(
         name=graph.name,
@@ -109,8 +111,15 @@ def create_job_graph(graph: StreamGraph) -> JobGraph:
         edges=_edges([edge for edge in graph.edges if id(edge) not in chained], head_of, ids),
         configuration=dict(graph.configuration),
         python_files=tuple(graph.python_files),
+        chained_edges=_edges(
+            [edge for edge in graph.edges if id(edge) in chained and _is_partitioned(edge)], part_of, ids
+        ),
     )
     return msgspec.structs.replace(unordered, vertices=topological_order(unordered))
+
+
+def _is_partitioned(edge: StreamEdge) -> bool:
+    return edge.partitioner is not Partitioner.FORWARD
 
 
 def _is_counted(graph: StreamGraph, edge: StreamEdge) -> bool:
@@ -130,6 +139,18 @@ def _chain(graph: StreamGraph, head: int, upstream: Mapping[int, StreamEdge]) ->
             for edge in reversed(graph.out_edges(node_id))
             if upstream.get(edge.target_id) is edge
         ]
+
+
+def _parts(chain: Iterable[StreamNode], upstream: Mapping[int, StreamEdge]) -> Mapping[int, int]:
+    """Returns each operator of a chain -> the one that begins its part (chain_division.py)."""
+    part_of: dict[int, int] = {}
+    for node in chain:
+        before = upstream.get(node.node_id)
+        if before is None or _is_partitioned(before):
+            part_of[node.node_id] = node.node_id
+        else:
+            part_of[node.node_id] = part_of[before.source_id]
+    return part_of
 
 
 def _vertex(

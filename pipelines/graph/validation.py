@@ -15,6 +15,7 @@ import msgspec
 from ...schemas.ids import is_id
 from ...schemas.types import JobGraph, JobVertex, ResourceProfile
 from . import limits, python_files
+from .chain_division import chained_edge_errors, divide
 from .chain_validation import chain_errors
 from .edge_validation import edge_reasons, topology_errors
 from .errors import InvalidJobGraph, shown
@@ -52,7 +53,12 @@ def _all_reasons(graph: JobGraph, most_shipped: int) -> list[str]:
         reasons += [f"vertex {shown(vertex.name)}: {reason}" for reason in _vertex_reasons(vertex)]
     reasons += edge_reasons(graph)
     if not reasons:
-        reasons += topology_errors(graph)
+        reasons += [*topology_errors(graph), *chained_edge_errors(graph)]
+    if not reasons and graph.chained_edges:
+        divided = divide(graph, [vertex.vertex_id for vertex in graph.vertices])
+        reasons += [
+            f"divided at its chained edges: {reason}" for reason in _all_reasons(divided, most_shipped)
+        ]
     return reasons
 
 

@@ -574,6 +574,8 @@ class JobGraph(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Options of the job: option key -> value. Since 0.1.0."""
     python_files: tuple[PythonFile, ...] = ()
     """Files that the user's code is imported from, in the processes of this job only. Since 0.1.0."""
+    chained_edges: tuple[JobEdge, ...] = ()
+    """The edges across which operators of parallelism 1 are chained although records are partitioned there. A vertex that gets a higher parallelism is divided at them: the target of each is the operator that a new vertex then begins with. Since 0.1.0."""
 
 
 class SubtaskState(msgspec.Struct, frozen=True, gc=False, kw_only=True):

@@ -97,12 +97,17 @@ class Attempts:
         return {item: vertex["parallelism"] for item, vertex in vertices.items() if "parallelism" in vertex}
 
     def rescale(self, job_id: str, parallelism: Mapping[str, int]) -> None:
-        """Changes the parallelism of vertices."""
+        """Changes the parallelism of vertices; a new one is a part of the vertex whose chain has its first operator."""
         if parallelism:
             self._rescaled.add(job_id)
+        vertices = self._vertices[job_id]
         for vertex_id, count in parallelism.items():
-            vertex = self._vertices[job_id][vertex_id]
-            self._vertices[job_id][vertex_id] = {**vertex, "parallelism": count}
+            vertex = vertices.get(vertex_id) or next(
+                each
+                for each in vertices.values()
+                if any(operator["operator_id"] == vertex_id for operator in each["operators"])
+            )
+            vertices[vertex_id] = {**vertex, "parallelism": count}
 
     def see(self, event: Event) -> Iterator[str]:
         name = event.name

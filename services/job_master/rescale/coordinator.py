@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from immutables import Map
 from msgspec.structs import replace
 
-from ....pipelines.graph.parallelism import with_parallelism
+from ....pipelines.graph.parallelism import changed_vertices, with_parallelism
 from ....schemas import client, job_master
 from ....schemas.body import Body
 from ....schemas.event import Record
@@ -49,12 +49,8 @@ def on_rescale_started(state: StartedJob, record: Record, body: job_master.Resca
     request = next((each for each in rescaling.requests if each.offset == record.header.cause), None)
     if request is None or rescaling.current is not None:
         return state
-    parallelism = {
-        vertex_id: count
-        for vertex_id, count in body.parallelism.items()
-        if vertex_id in state.topology.vertices
-    }
-    rescale = Rescale(request, cause, Map(parallelism), with_parallelism(state.graph, parallelism))
+    graph = with_parallelism(state.graph, body.parallelism)
+    rescale = Rescale(request, cause, Map(changed_vertices(state.graph, graph)), graph)
     state = _without_request(state, request.offset)
     rescaling = replace(
         state.rescaling, current=rescale, bounds=state.rescaling.bounds.update(dict(body.bounds))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec.structs import replace
 
+from ....pipelines.graph.parallelism import changed_vertices, origins_of
 from ....schemas.event import Record
+from ....schemas.types import JobGraph
 from .. import job_status, restore
 from ..checkpoints.pending_checkpoint import PendingCheckpoint
 from ..state import StartedJob
@@ -35,8 +35,8 @@ def on_cut_completed(state: StartedJob, cut: PendingCheckpoint, record: Record) 
         return _wait_again(state)
     if state.counts.finished == state.topology.subtasks:
         return _with_failure(_wait_again(state), "all its tasks have finished")
-    why = f"rescaled: {describe(state, current.parallelism)}"
-    finished = find_finished(state, current.parallelism)
+    why = f"rescaled: {describe(state.graph, current.graph)}"
+    finished = find_finished(state, current.graph)
     if finished is not None:
         # The other tasks stand still: they go on from the cut, as they were.
         state = _with_failure(_wait_again(state), finished)
@@ -67,14 +67,17 @@ def _with_failure(state: StartedJob, reason: str) -> StartedJob:
     return replace(state, rescaling=state.rescaling.with_failure(reason))
 
 
-def describe(state: StartedJob, parallelism: Mapping[str, int]) -> str:
-    """Returns the change for people, such as `Map from 2 to 4`; vertices with the same change are counted."""
+def describe(before: JobGraph, after: JobGraph) -> str:
+    """Returns the change for people, such as `Map from parallelism 2 to 4`; vertices with the same change are
+    counted."""
+    counts = {vertex.vertex_id: vertex.parallelism for vertex in before.vertices}
+    changed, origins = changed_vertices(before, after), origins_of(before, after)
     changes: dict[tuple[int, int], list[str]] = {}
-    for vertex in state.topology.in_order:
-        if vertex.vertex_id in parallelism:
-            change = vertex.parallelism, parallelism[vertex.vertex_id]
+    for vertex in after.vertices:
+        if vertex.vertex_id in changed:
+            change = counts[origins[vertex.vertex_id]], vertex.parallelism
             changes.setdefault(change, []).append(vertex.name)
     return "; ".join(
-        f"{names[0] if len(names) == 1 else f'{len(names)} vertices'} from parallelism {before} to {after}"
-        for (before, after), names in changes.items()
+        f"{names[0] if len(names) == 1 else f'{len(names)} vertices'} from parallelism {number} to {new}"
+        for (number, new), names in changes.items()
     )

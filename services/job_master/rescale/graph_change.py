@@ -2,17 +2,21 @@
 
 All ExecutionVertices get a new Execution. Its attempt number is above those of all subtasks of the vertex, also of
 those that are gone: if they come back with a later rescale, no TaskExecutor takes their Executions for old ones. The
-job keeps its slots; the scheduler assigns them again.
+job keeps its slots; the scheduler assigns them again. A vertex that is divided (pipelines/graph/parallelism.py) goes on
+as its parts: the first has its id, the others are new.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from immutables import Map
 from msgspec.structs import replace
 
+from ....pipelines.graph.parallelism import is_parallel, origins_of
 from ....schemas.event import Record
 from ....schemas.states import EXECUTION_ENDS
-from ....schemas.types import ExecutionState
+from ....schemas.types import ExecutionState, JobGraph
 from ...blobs import job_graph_blob
 from ...core.outbox import Outbox, owe
 from .. import executions, slot_moves
@@ -21,7 +25,7 @@ from ..slot_pool import SlotStep
 from ..slot_sharing import SlotSharingManager
 from ..state import ConnectionState, Counts, Execution, StartedJob
 from ..topology import SchedulingTopology, VertexKey
-from .state import RescalePhase
+from .state import RescalePhase, Rescaling
 
 
 def change_graph(state: StartedJob, record: Record) -> tuple[StartedJob, list[VertexKey]]:
@@ -31,12 +35,17 @@ def change_graph(state: StartedJob, record: Record) -> tuple[StartedJob, list[Ve
     key = None if state.graph_blob is None else job_graph_blob.key_of(state.job_id, current.graph)
     state = _release_slots(state, record)
     topology = SchedulingTopology.from_graph(current.graph)
+    origins = origins_of(state.graph, current.graph)
     state = replace(
         state,
         graph=current.graph,
         graph_blob=None if key is None else str(key),
         topology=topology,
-        rescaling=state.rescaling.with_phase(RescalePhase.DEPLOYING),
+        scheduled_vertices=_with_parts(state.scheduled_vertices, origins),
+        vertices_with_output=_with_parts(state.vertices_with_output, origins),
+        rescaling=_with_new_vertices(state.rescaling, current.graph, origins).with_phase(
+            RescalePhase.DEPLOYING
+        ),
         # The new tasks have other key groups: they continue none of the files that the old ones wrote.
         checkpoints=replace(state.checkpoints, force_full=True),
     )
@@ -46,6 +55,26 @@ def change_graph(state: StartedJob, record: Record) -> tuple[StartedJob, list[Ve
             state = owe(state, OwedJobManagerRegistrationSuccess(cause, resource_id))
     again = [vertex for vertex in sorted(state.current_attempts) if vertex[0] in state.scheduled_vertices]
     return state, again
+
+
+def _with_parts(vertices: frozenset[str], origins: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(vertex_id for vertex_id, origin in origins.items() if origin in vertices)
+
+
+def _with_new_vertices(rescaling: Rescaling, graph: JobGraph, origins: Mapping[str, str]) -> Rescaling:
+    """What applies to a vertex applies to each of its parts that can have several subtasks."""
+    parallel = {each.vertex_id: origins[each.vertex_id] for each in graph.vertices if is_parallel(each)}
+    return replace(
+        rescaling,
+        default_vertices=_with_parts(rescaling.default_vertices, parallel),
+        bounds=Map(
+            {
+                vertex_id: rescaling.bounds[origin]
+                for vertex_id, origin in parallel.items()
+                if origin in rescaling.bounds
+            }
+        ),
+    )
 
 
 def _release_slots(state: StartedJob, record: Record) -> StartedJob:
@@ -79,7 +108,7 @@ def _with_new_executions(state: StartedJob, cause: int) -> StartedJob:
             if prior is not None and prior in before:
                 found[prior] = before[prior]
             execution = executions.new_attempt(
-                state.job_id, key, numbers[vertex.vertex_id] + 1, cause, prior=prior
+                state.job_id, key, numbers.get(vertex.vertex_id, -1) + 1, cause, prior=prior
             )
             found[execution.execution_attempt_id] = execution
             current[key] = execution.execution_attempt_id

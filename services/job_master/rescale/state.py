@@ -65,7 +65,7 @@ class Rescale(msgspec.Struct, frozen=True):
     cause: int
     """The offset of RescaleStarted."""
     parallelism: Map[str, int]
-    """The new parallelism of the vertices that change."""
+    """The parallelism of the vertices that are new or change."""
     graph: JobGraph
     """The graph with it."""
     phase: RescalePhase = RescalePhase.WAITING

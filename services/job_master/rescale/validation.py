@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from ....pipelines.graph.execution_graph import required_slots
-from ....pipelines.graph.parallelism import find_vertices, with_parallelism
+from ....pipelines.graph.parallelism import changed_vertices, find_vertices, with_parallelism
 from ....pipelines.graph.validation import validate
 from ....schemas.types import ParallelismBounds
 from .. import job_status
@@ -48,18 +48,9 @@ def bounds_of(state: StartedJob, request: RescaleRequest) -> Mapping[str, Parall
     return found
 
 
-def parallelism_of(state: StartedJob, bounds: Mapping[str, ParallelismBounds]) -> Mapping[str, int]:
-    """Returns the new parallelism of the vertices that change."""
-    vertices = state.topology.vertices
-    return {
-        vertex_id: each.upper_bound
-        for vertex_id, each in bounds.items()
-        if each.upper_bound != vertices[vertex_id].parallelism
-    }
-
-
 def check(state: StartedJob, request: RescaleRequest) -> Mapping[str, int]:
-    """Returns the new parallelism of the vertices that change. Raises RequestRefused if the job can't have it now."""
+    """Returns the parallelism of the vertices that are new or change. Raises RequestRefused if the job can't have it
+    now."""
     job_id, checkpoints = state.job_id, state.checkpoints
     if state.status not in job_status.ACTIVE:
         raise RequestRefused(not_running(job_id, state.status.value))
@@ -69,12 +60,13 @@ def check(state: StartedJob, request: RescaleRequest) -> Mapping[str, int]:
         raise RequestRefused(f"job {job_id} is being rescaled already: ask again when that is over")
     if checkpoints.stop is not StopPhase.NONE or any(each.stops for each in checkpoints.requests):
         raise RequestRefused(f"job {job_id} is being stopped with a savepoint")
-    parallelism = parallelism_of(state, bounds_of(state, request))
+    bounds = bounds_of(state, request)
+    graph = with_parallelism(state.graph, {vertex_id: each.upper_bound for vertex_id, each in bounds.items()})
+    parallelism = changed_vertices(state.graph, graph)
     if not parallelism:
         return parallelism
     if not state.options.checkpointing.checkpoints_directory:
         raise RequestRefused("the cluster has no directory for checkpoints: set state.checkpoints.dir")
-    graph = with_parallelism(state.graph, parallelism)
     # Its options, to which the Dispatcher has added those of the cluster, were checked at its submission.
     if reasons := validate(replace(graph, configuration={})):
         more = f"; and {len(reasons) - _REASONS} more" if len(reasons) > _REASONS else ""
@@ -82,7 +74,7 @@ def check(state: StartedJob, request: RescaleRequest) -> Mapping[str, int]:
             f"{'; '.join(reasons[:_REASONS])}{more}: choose another parallelism, or stop the job with a savepoint and"
             " run the program from it at this one"
         )
-    if (finished := find_finished(state, parallelism)) is not None:
+    if (finished := find_finished(state, graph)) is not None:
         raise RequestRefused(finished)
     needed = required_slots(graph)
     if request.max_slots is not None and needed > request.max_slots:

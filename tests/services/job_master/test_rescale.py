@@ -13,6 +13,7 @@ from tailrace.schemas.types import (
     ExecutionState,
     JobStatus,
     ParallelismBounds,
+    Partitioner,
     RestoredCheckpoint,
     SnapshotType,
 )
@@ -403,3 +404,47 @@ def test_savepoint_requested_during_cut_is_taken_after_it() -> None:
     restarted(job)
     job.runs()
     assert bodies(job.send(), job_master.CheckpointTriggered)
+
+
+CHAIN = job_graph(
+    vertex(
+        "count",
+        operator("read", OperatorKind.SOCKET_TEXT_STREAM),
+        operator("split", OperatorKind.FLAT_MAP),
+        operator("sum", OperatorKind.REDUCE),
+    ),
+    chained_edges=(
+        edge("count", "split", source_operator_id="read"),
+        edge("split", "sum", Partitioner.HASH, source_operator_id="split"),
+    ),
+)
+
+
+def test_chain_across_partitioned_edges_is_divided() -> None:
+    job = running(ON_REQUEST, CHAIN, ("te-1",))
+    events = ask(job, 2)
+    (started,) = bodies(events, job_master.RescaleStarted)
+    assert started.parallelism == {"split": 2, "sum": 2}, "a socket is read from one place"
+    job.give("te-1")
+    cut(job)
+    restarted(job)
+    assert {each.data_set_id for each in job.state.graph.edges} == {"count-split", "split-sum"}
+    job.runs()
+    (answer,) = bodies(job.send(), client.JobRescaled)
+    assert answer.parallelism == {"split": 2, "sum": 2}
+    assert parallelism_of(job) == {"count": 1, "split": 2, "sum": 2}
+    rescaled(job, 3)
+    assert parallelism_of(job) == {"count": 1, "split": 3, "sum": 3}
+    assert job.state.rescaling.default_vertices == {"split", "sum"}
+
+
+def test_parts_of_divided_vertex_stay_when_it_gets_one_subtask_again() -> None:
+    job = running(ON_REQUEST, CHAIN, ("te-1",))
+    rescaled(job, 2)
+    ask(job, sum=1)
+    cut(job)
+    restarted(job)
+    job.runs()
+    job.send()
+    assert parallelism_of(job) == {"count": 1, "split": 2, "sum": 1}
+    assert set(job.state.rescaling.bounds) == {"split", "sum"}

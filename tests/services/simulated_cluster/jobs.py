@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from tailrace.pipelines.graph.job_options import BOUNDED, ISOLATION, RUNTIME_MODE, Isolation
+from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.schemas.types import JobGraph, Partitioner
 
-from ...graphs import edge, job_graph, source, vertex
+from ...graphs import edge, job_graph, operator, source, vertex
 from .cluster import PROFILE, graph
 
 STRATEGIES: tuple[Mapping[str, str], ...] = (
@@ -89,6 +90,22 @@ def in_a_line(parallelism: int) -> JobGraph:
     )
 
 
+def in_one_chain() -> JobGraph:
+    """Returns the same line as one vertex, which is divided when it gets a higher parallelism."""
+    operators = (
+        operator("source", OperatorKind.KAFKA_SOURCE),
+        operator("middle"),
+        operator("sink"),
+    )
+    return job_graph(
+        vertex("source", *operators),
+        chained_edges=(
+            edge("source", "middle", source_operator_id="source"),
+            edge("middle", "sink", source_operator_id="middle"),
+        ),
+    )
+
+
 def with_options(job: JobGraph, configuration: Mapping[str, str]) -> JobGraph:
     """Returns the graph with its own configuration."""
     return replace(job, configuration={**job.configuration, **configuration})
@@ -143,5 +160,8 @@ def any_job(draw: random.Random) -> JobGraph:
         configuration["execution.schedule-mode"] = "LAZY_FROM_SOURCES"
     if draw.random() < 0.5:
         configuration.update(any_checkpointing(draw))
-    configuration |= _any_isolation(job, configuration)
+    drawn = _any_isolation(job, configuration)
+    if shape is in_a_line and parallelism == 1 and drawn[ISOLATION.key] == Isolation.SLOT.value:
+        job = in_one_chain()
+    configuration |= drawn
     return with_options(job, configuration)

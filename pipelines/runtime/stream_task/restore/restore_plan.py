@@ -52,7 +52,7 @@ class RestorePlan(msgspec.Struct, frozen=True):
     continued: Mapping[str, OperatorState] | None
     """The files of the subtask's own last checkpoint, on which the next one can build; None: it cannot."""
     is_rescaled: bool = False
-    """Whether the attempt begins its generation from a checkpoint in which its vertex had another parallelism."""
+    """Whether the attempt begins its generation from a checkpoint in which its operators had another parallelism."""
 
     @property
     def storage(self) -> Storage | None:
@@ -129,8 +129,10 @@ def plan_restore(
 
 def _is_rescaled(metadata: CheckpointMetadata, deployment: VertexDeployment) -> bool:
     vertex = deployment.vertex
+    own = {operator.operator_id for operator in vertex.operators}
     return any(
-        before.vertex_id == vertex.vertex_id and before.parallelism != vertex.parallelism
+        before.parallelism != vertex.parallelism
+        and any(operator.operator_id in own for operator in before.operators)
         for before in metadata.vertices
     )
 
