@@ -142,7 +142,7 @@ def check(program: Program, seed: int, crashes: int, parallelisms: list[int], is
         job = RescaledCluster(
             graph,
             parallelisms,
-            rng.choice([0.02, 0.1, 0.3, 1.0]),
+            rng.choice([0.02, 0.1, 0.3]),
             logs,
             seed,
             directory=directory,
