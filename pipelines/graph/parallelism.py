@@ -55,6 +55,12 @@ def origins_of(before: JobGraph, after: JobGraph) -> Mapping[str, str]:
     return {vertex.vertex_id: origins[vertex.vertex_id] for vertex in after.vertices}
 
 
+def changing_vertices(before: JobGraph, after: JobGraph) -> Iterable[str]:
+    """Returns the vertices that get another parallelism, or of which a part gets one."""
+    origins = origins_of(before, after)
+    return dict.fromkeys(origins[vertex_id] for vertex_id in changed_vertices(before, after))
+
+
 def vertices_at_default(graph: JobGraph) -> frozenset[str]:
     """Returns the vertices that run at the default parallelism of a job as it was submitted: the largest one. A program
     has set another one for the others, or they can't have it."""

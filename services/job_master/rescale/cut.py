@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ....pipelines.graph.parallelism import changed_vertices, origins_of
+from ....pipelines.graph.parallelism import changed_vertices, changing_vertices, origins_of
 from ....schemas.event import Record
 from ....schemas.types import JobGraph
 from .. import job_status, restore
@@ -36,7 +36,7 @@ def on_cut_completed(state: StartedJob, cut: PendingCheckpoint, record: Record) 
     if state.counts.finished == state.topology.subtasks:
         return _with_failure(_wait_again(state), "all its tasks have finished")
     why = f"rescaled: {describe(state.graph, current.graph)}"
-    finished = find_finished(state, current.graph)
+    finished = find_finished(state, changing_vertices(state.graph, current.graph))
     if finished is not None:
         # The other tasks stand still: they go on from the cut, as they were.
         state = _with_failure(_wait_again(state), finished)

@@ -7,7 +7,12 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from ....pipelines.graph.execution_graph import required_slots
-from ....pipelines.graph.parallelism import changed_vertices, find_vertices, with_parallelism
+from ....pipelines.graph.parallelism import (
+    changed_vertices,
+    changing_vertices,
+    find_vertices,
+    with_parallelism,
+)
 from ....pipelines.graph.validation import validate
 from ....schemas.types import ParallelismBounds
 from .. import job_status
@@ -74,7 +79,7 @@ def check(state: StartedJob, request: RescaleRequest) -> Mapping[str, int]:
             f"{'; '.join(reasons[:_REASONS])}{more}: choose another parallelism, or stop the job with a savepoint and"
             " run the program from it at this one"
         )
-    if (finished := find_finished(state, graph)) is not None:
+    if (finished := find_finished(state, changing_vertices(state.graph, graph))) is not None:
         raise RequestRefused(finished)
     needed = required_slots(graph)
     if request.max_slots is not None and needed > request.max_slots:
