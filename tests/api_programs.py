@@ -559,6 +559,17 @@ PROGRAMS: dict[str, Callable[[Env], object]] = {
         .get_side_output(LATE_TAGGED)
         .print()
     ),
+    "window join with trigger": lambda env: (
+        timed(env)
+        .join(timed(env))
+        .where("symbol")
+        .equal_to(symbol)
+        .window(TumblingEventTimeWindows.of(MINUTE))
+        .trigger(EventTimeTrigger.create())
+        .evictor(CountEvictor.of(1_000))
+        .apply(Matched())
+        .print()
+    ),
     "window join in processing time": lambda env: (
         trades(env)
         .join(trades(env).map(size_of).set_parallelism(2))

@@ -1093,11 +1093,10 @@ class Windowed(OnlyInPrograms, Generic[T]):
         if isinstance(self._assigner, GlobalWindows) and self._trigger is None:
             raise refusal(step, f"{self._assigner} never fires by itself: call trigger before this step")
         late = {} if self._late is None else {self._late.name: self._keyed.record_type}
-        parts = [str(part) for part in (self._assigner, self._trigger, self._evictor) if part is not None]
         return self._keyed._then(
             Window,
             step,
-            f"{'WindowAll' if self._IS_WINDOW_ALL else 'Window'}({', '.join(parts)})",
+            self._named("WindowAll" if self._IS_WINDOW_ALL else "Window"),
             output_type,
             side_outputs=late,
             key=self._keyed._key,
@@ -1117,6 +1116,11 @@ class Windowed(OnlyInPrograms, Generic[T]):
             accumulator_type=accumulator_type,
             of_all=self._IS_WINDOW_ALL,
         )
+
+    def _named(self, what: str) -> str:
+        """Returns the name of the operator."""
+        parts = [str(part) for part in (self._assigner, self._trigger, self._evictor) if part is not None]
+        return f"{what}({', '.join(parts)})"
 
     def _adapted(self, window_function: Any) -> ProcessWindowFunction[Any, Any, Any]:
         raise NotImplementedError
@@ -1467,7 +1471,6 @@ class MakeWindowed(Protocol[W_co]):
         self,
         windowed: WindowedStream[TaggedUnion[Any, Any], Any],
         types: tuple[RecordType, RecordType],
-        name: str,
     ) -> W_co: ...
 
 
@@ -1548,7 +1551,7 @@ class JoinEqualTo(OnlyInPrograms, Generic[W]):
         one = _tagged(self._first, as_one, tagged, "Tag First")
         two = _tagged(self._second, as_two, tagged, "Tag Second")
         keyed = one.union(two).key_by(self._key.selector, self._key.record_type)
-        return self._make(keyed.window(assigner), types, str(assigner))
+        return self._make(keyed.window(assigner), types)
 
 
 class _WindowedPair(OnlyInPrograms, Generic[A, B]):
@@ -1558,23 +1561,29 @@ class _WindowedPair(OnlyInPrograms, Generic[A, B]):
         self,
         windowed: WindowedStream[TaggedUnion[A, B], Any],
         types: tuple[RecordType, RecordType],
-        name: str,
     ) -> None:
         self._windowed = windowed
         self._types = types
-        self._name = name
+
+    def trigger(self, trigger: Trigger[TaggedUnion[A, B]]) -> Self:
+        """Sets what decides when a window emits its results. It gets the tagged records of both streams."""
+        return type(self)(self._windowed.trigger(trigger), self._types)
+
+    def evictor(self, evictor: Evictor[TaggedUnion[A, B]]) -> Self:
+        """Sets what removes tagged records from a window when it fires."""
+        return type(self)(self._windowed.evictor(evictor), self._types)
 
     def allowed_lateness(
         self, lateness: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
     ) -> Self:
         """Keeps a window for this time after it has fired; the window fires again for each late record."""
         changed = self._windowed.allowed_lateness(lateness, seconds=seconds, milliseconds=milliseconds)
-        return type(self)(changed, self._types, self._name)
+        return type(self)(changed, self._types)
 
     def side_output_late_data(self, tag: OutputTag[TaggedUnion[A, B]]) -> Self:
         """Sends records that are too late for their windows to a side output of the join; by default they are
         dropped."""
-        return type(self)(self._windowed.side_output_late_data(tag), self._types, self._name)
+        return type(self)(self._windowed.side_output_late_data(tag), self._types)
 
     def _applied(
         self, name: str, function: ProcessWindowFunction[Any, Any, Any], of: RecordType
@@ -1586,7 +1595,7 @@ class _WindowedPair(OnlyInPrograms, Generic[A, B]):
             window_function=function,
             accumulator_type=self._windowed._keyed.record_type,
         )
-        return fired.name(f"{name}({self._name})")
+        return fired.name(self._windowed._named(name))
 
 
 class WindowedJoin(_WindowedPair[A, B]):

@@ -14,6 +14,8 @@ from typing import Any, assert_type
 from tailrace import (
     AggregateFunction,
     CoProcessFunction,
+    CountEvictor,
+    CountTrigger,
     DatabaseSource,
     DataStream,
     EventTimeSessionWindows,
@@ -29,6 +31,7 @@ from tailrace import (
     MapStateDescriptor,
     OutputTag,
     ProcessFunction,
+    PurgingTrigger,
     ReduceFunction,
     RuntimeContext,
     SingleOutputStreamOperator,
@@ -240,9 +243,14 @@ def joins(orders: DataStream[Order], lines: DataStream[str]) -> None:
     joined = orders.join(lines).where(lambda order: order.user).equal_to(str.upper).window(window)
     assert_type(joined.apply(both), SingleOutputStreamOperator[int])
     joined.apply(turned)  # type: ignore[arg-type]
+    early = joined.trigger(PurgingTrigger.of(CountTrigger.of(3))).evictor(CountEvictor.of(9))
+    assert_type(early.allowed_lateness(seconds=1).apply(both), SingleOutputStreamOperator[int])
+    joined.trigger(CountEvictor.of(9))  # type: ignore[arg-type]
+    joined.evictor(CountTrigger.of(3))  # type: ignore[arg-type]
     orders.join(lines).where(lambda order: order.usr)  # type: ignore[attr-defined]
     sides = orders.co_group(lines).where("user").equal_to(str.upper).window(window)
     assert_type(sides.apply(grouped), SingleOutputStreamOperator[int])
+    assert_type(sides.trigger(CountTrigger.of(3)).apply(grouped), SingleOutputStreamOperator[int])
     sides.apply(both)  # type: ignore[arg-type]
     keyed, others = orders.key_by(lambda order: order.user), lines.key_by(str.upper)
     assert_type(keyed.temporal_join(others).apply(both), SingleOutputStreamOperator[int])

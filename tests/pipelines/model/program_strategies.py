@@ -350,7 +350,8 @@ class _Drawing:
         match self._one_of("window", "interval", "temporal"):
             case "window":
                 step = "window_joined"
-                arguments = (self._one_of("join", "co_group"), key, self._windows(), self._one_of(0, 20))
+                how = self._one_of("join", "co_group", "triggered join")
+                arguments = (how, key, self._windows(), self._one_of(0, 20))
             case "interval":
                 step = "interval_joined"
                 arguments = (

@@ -314,6 +314,9 @@ def window_joined(
     if how == "join":
         pairs = first.join(second).where(KEYS[key]).equal_to(KEYS[key]).window(assigner(*windows))
         return pairs.allowed_lateness(milliseconds=lateness).apply(f.paired)
+    if how == "triggered join":
+        pairs = first.join(second).where(KEYS[key]).equal_to(KEYS[key]).window(assigner(*windows))
+        return distinct(pairs.trigger(f.TRIGGERS["each"]).apply(f.paired))
     groups = first.co_group(second).where(KEYS[key]).equal_to(KEYS[key]).window(assigner(*windows))
     return groups.allowed_lateness(milliseconds=lateness).apply(f.Grouped())
 

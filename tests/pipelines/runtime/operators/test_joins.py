@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 from example_count import example_count
@@ -12,7 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipelines.runtime.harness import Collected, Commit, Item, Record, Records, Subject, Watermark, feed, run
 
-from tailrace.pipelines.functions import OutputTag, ProcessJoinContext, ProcessJoinFunction
+from tailrace.pipelines.api import DataStream, TumblingEventTimeWindows
+from tailrace.pipelines.functions import (
+    CountEvictor,
+    CountTrigger,
+    OutputTag,
+    ProcessJoinContext,
+    ProcessJoinFunction,
+    PurgingTrigger,
+    Trigger,
+)
 from tailrace.pipelines.functions.join_adapters import (
     JoinedWindow,
     TaggedKey,
@@ -28,7 +38,8 @@ from tailrace.pipelines.runtime.operators.interval_join import (
 )
 from tailrace.pipelines.runtime.operators.keyed_process import KeyedCoProcessOperator
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
-from tailrace.pipelines.types import RecordType
+from tailrace.pipelines.testing.harness import StreamHarness
+from tailrace.pipelines.types import RecordType, Types
 
 Pair = tuple[str, int]
 OF = RecordType.of(Pair)
@@ -206,6 +217,53 @@ def test_interval_join_continues_with_other_bounds(
     assert Counter(collected.records) == Counter((max(a[0], b[0]), (*a, *b)) for a, b in pairs)
     feed(operator, second, Watermark(END))
     assert not any(state for name, state in operator.backend.snapshot().items() if name != "~times")  # type: ignore[attr-defined]
+
+
+@settings(max_examples=example_count(12))
+@given(
+    records=st.lists(st.tuples(TIMES, PAIRS, st.booleans()), max_size=12),
+    every=st.integers(1, 4),
+    kept=st.none() | st.integers(0, 4),
+    purges=st.booleans(),
+)
+def test_window_join_with_trigger_and_evictor_is_that_of_lists(
+    records: list[tuple[int, Any, bool]], every: int, kept: int | None, purges: bool
+) -> None:
+    """Plain Python keeps a list for each window and key, and joins its last records at every n-th."""
+    count: Trigger[Any] = CountTrigger.of(every)
+    trigger = PurgingTrigger.of(count) if purges else count
+
+    def windowed(pair: Any) -> Any:
+        of = pair.where("f0").equal_to("f0").window(TumblingEventTimeWindows.of(milliseconds=400))
+        triggered = of.trigger(trigger)
+        return triggered if kept is None else triggered.evictor(CountEvictor.of(kept))
+
+    def joined(left: DataStream[Any], right: DataStream[Any]) -> Any:
+        return windowed(left.join(right)).apply(lambda one, two: (one, two), Types.TUPLE([OF, OF]))
+
+    def grouped(left: DataStream[Any], right: DataStream[Any]) -> Any:
+        return windowed(left.co_group(right)).apply(lambda one, two: [(list(one), list(two))], object)
+
+    for build in (joined, grouped):
+        held: dict[Any, list[tuple[bool, Any]]] = {}
+        fresh: Counter[Any] = Counter()
+        expected: list[Any] = []
+        with StreamHarness(build, types=[OF, OF]) as harness:
+            for time, value, is_one in records:
+                harness.process_element(value, time, input=0 if is_one else 1)
+                place = value[0], time // 400
+                content = held.setdefault(place, [])
+                content.append((is_one, value))
+                fresh[place] += 1
+                if fresh[place] % every == 0:
+                    if kept is not None:
+                        del content[: max(0, len(content) - kept)]
+                    one, two = ([v for side, v in content if side is is_first] for is_first in (True, False))
+                    if content or kept is None:
+                        expected += [(one, two)] if build is grouped else product(one, two)
+                    if purges:
+                        content.clear()
+            assert harness.extract_output_values() == expected
 
 
 def test_window_join_fires_again_for_late_record_and_sends_later_ones_to_side_output() -> None:
