@@ -82,6 +82,7 @@ FINGERPRINTS: Mapping[str, str] = MappingProxyType(
         "tailrace.job_master.ResumeJob": "a2fc951abc5605d8",
         "tailrace.job_master.ScalingDecided": "f9edbf87acc5944e",
         "tailrace.job_master.SlotAllocationFailed": "88ccc9be11abc150",
+        "tailrace.job_master.SlowTaskDetected": "064e38536ca917a4",
         "tailrace.job_master.StartJob": "450ba170bcfab700",
         "tailrace.job_master.SuspendJob": "424e18939b71febd",
         "tailrace.job_master.TaskAcknowledged": "6fd735a044896b30",

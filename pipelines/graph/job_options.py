@@ -136,6 +136,39 @@ BATCH_SHUFFLE_MODE = ConfigOption(
     "once, as in STREAMING mode.",
     scopes=_JOB,
 )
+SPECULATIVE = ConfigOption(
+    key="execution.batch.speculative.enabled",
+    type=BOOL,
+    default=False,
+    doc="Whether slow tasks of a job in stages move to slots of the job on other TaskExecutors that other tasks have "
+    "left (docs/batch.md). The job keeps such slots while tasks of the stage run.",
+    scopes=_JOB,
+)
+SLOW_TASK_LOWER_BOUND = ConfigOption(
+    key="slow-task-detector.execution-time.baseline-lower-bound",
+    type=DURATION,
+    default=MINUTE,
+    doc="A task that has run for less is never slow.",
+    scopes=_JOB,
+)
+SLOW_TASK_RATIO = ConfigOption(
+    key="slow-task-detector.execution-time.baseline-ratio",
+    type=FLOAT,
+    default=0.75,
+    at_least=0.0,
+    at_most=1.0,
+    doc="The part of the tasks of a vertex that must have finished before others are slow.",
+    scopes=_JOB,
+)
+SLOW_TASK_MULTIPLIER = ConfigOption(
+    key="slow-task-detector.execution-time.baseline-multiplier",
+    type=FLOAT,
+    default=1.5,
+    at_least=1.0,
+    at_most=1000.0,
+    doc="A task is slow when it has run for so many times the median of those that have finished.",
+    scopes=_JOB,
+)
 COMMIT_INTERVAL = ConfigOption(
     key="execution.commit-interval-ms",
     type=INT,
@@ -447,6 +480,10 @@ EXECUTION: tuple[ConfigOption[Any], ...] = (
     MODE,
     RUNTIME_MODE,
     BATCH_SHUFFLE_MODE,
+    SPECULATIVE,
+    SLOW_TASK_LOWER_BOUND,
+    SLOW_TASK_RATIO,
+    SLOW_TASK_MULTIPLIER,
     BOUNDED,
     LOGGING_LEVEL,
     LOGGING_DIRECTORY,

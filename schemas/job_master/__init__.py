@@ -54,6 +54,7 @@ __all__ = [
     "ResumeJob",
     "ScalingDecided",
     "SlotAllocationFailed",
+    "SlowTaskDetected",
     "StartJob",
     "SuspendJob",
     "TaskAcknowledged",
@@ -416,6 +417,20 @@ class SlotAllocationFailed(Body, frozen=True, gc=False, kw_only=True):
     """AllocationID of the slot request that failed. Since 0.1.0."""
     reason: str
     """How many slots are requested, free and registered, as text for people. Since 0.1.0."""
+
+
+class SlowTaskDetected(Body, frozen=True, gc=False, kw_only=True):
+    """A task of a stage runs for much longer than others of its vertex have. It moves to an available slot of the job on another TaskExecutor, with the tasks that share its slot, and continues there from its last commit. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.SlowTaskDetected"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    execution_attempt_id: str
+    """Id of the attempt that is slow. Since 0.1.0."""
+    allocation_id: str
+    """AllocationID of the slot to which it moves. Since 0.1.0."""
+    reason: str
+    """Why it counts as slow, as text for people. Since 0.1.0."""
 
 
 class StartJob(Body, frozen=True, gc=False, kw_only=True):

@@ -325,6 +325,26 @@ class AutoscalerOptions(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class SlowTaskDetectorOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """When a task of a stage is slow."""
+
+    lower_bound: Duration = job_options.SLOW_TASK_LOWER_BOUND.default
+    ratio: float = job_options.SLOW_TASK_RATIO.default
+    multiplier: float = job_options.SLOW_TASK_MULTIPLIER.default
+
+    @classmethod
+    def from_configuration(cls, configuration: Mapping[str, str]) -> SlowTaskDetectorOptions | None:
+        """Reads the options; None if tasks are not to move. Never fails."""
+        is_enabled = job_options.SPECULATIVE.of(configuration)
+        if not is_enabled or not execution_mode.runs_in_stages(configuration):
+            return None
+        return cls(
+            lower_bound=job_options.SLOW_TASK_LOWER_BOUND.of(configuration),
+            ratio=job_options.SLOW_TASK_RATIO.of(configuration),
+            multiplier=job_options.SLOW_TASK_MULTIPLIER.of(configuration),
+        )
+
+
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     """From StartJob; `job_configuration` creates the content of StartJob."""
 
@@ -333,6 +353,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     has_slot_processes: bool = execution_mode.has_slot_processes({})
     """Whether the tasks of a slot are one process."""
     runs_in_stages: bool = False
+    slow_task_detector: SlowTaskDetectorOptions | None = None
     slot_idle_timeout: Duration = SLOT_IDLE_TIMEOUT.default
     checkpointing: CheckpointingOptions = CheckpointingOptions()
     autoscaler: AutoscalerOptions = AutoscalerOptions()
@@ -345,6 +366,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             schedule_mode=execution_mode.schedule_mode(configuration),
             has_slot_processes=execution_mode.has_slot_processes(configuration),
             runs_in_stages=execution_mode.runs_in_stages(configuration),
+            slow_task_detector=SlowTaskDetectorOptions.from_configuration(configuration),
             slot_idle_timeout=SLOT_IDLE_TIMEOUT.of(configuration),
             checkpointing=CheckpointingOptions.from_configuration(configuration),
             autoscaler=AutoscalerOptions.from_configuration(configuration),

@@ -75,6 +75,7 @@ def _on_submitted(
         execution,
         allocation_id=subtask.allocation_id,
         resource_id=resource_id,
+        since=record.header.time,
         state=execution_states.check_transition(execution.state, _DEPLOYING),
         cause=cause,
     )
@@ -165,6 +166,9 @@ def _update_counts(
 
 def _finish_execution(state: StartedJob, execution: Execution, record: Record) -> StartedJob:
     cause = record.offset
+    finished = state.executions[execution.execution_attempt_id]
+    finished = replace(finished, duration=record.header.time - finished.since)
+    state = replace(state, executions=state.executions.set(finished.execution_attempt_id, finished))
     if state.status not in ACTIVE:
         return state
     slot = state.topology.slot_of(execution.vertex)

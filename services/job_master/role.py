@@ -38,6 +38,7 @@ from . import (
     owed_events,
     scheduling,
     slot_events,
+    slow_tasks,
     status_changes,
     task_executor_connections,
     terminated_job,
@@ -110,6 +111,7 @@ class JobMaster:
                     *coordinator.outgoing_events(state, now),
                     *rescale.outgoing_events(state, now),
                     *autoscaler.outgoing_events(state),
+                    *slow_tasks.detector_events(state, now),
                 ]
             case TerminatedJob():
                 return owed_events.ORDER.outgoing_events(state, now)
@@ -124,6 +126,7 @@ class JobMaster:
             deployment.deadline(state),
             coordinator.deadline(state),
             rescale.deadline(state),
+            slow_tasks.deadline(state),
         )
         return min((time_ for time_ in times if time_ is not None), default=None)
 
@@ -304,6 +307,7 @@ _STEPS: Steps[Any] = Steps(
         **coordinator.STEPS,
         **rescale.STEPS,
         **autoscaler.STEPS,
+        **slow_tasks.STEPS,
         **status_changes.STEPS,
         job_master.StartJob: on_start_job,
         job_master.CancelJob: on_cancel_job,

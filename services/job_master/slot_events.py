@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Final
 
 from msgspec.structs import replace
@@ -147,12 +148,20 @@ def on_free_slot(state: StartedJob, record: Record, body: task_executor.FreeSlot
 
 def idle_slots(state: StartedJob, now: Time) -> list[OwedFreeSlot]:
     """Returns FreeSlot for slots that were available for too long. A rescale keeps all of them."""
-    timeout, pool = state.options.slot_idle_timeout, state.slots
-    if state.rescaling.current is not None:
+    timeout, pool, spare = state.options.slot_idle_timeout, state.slots, _spare_slots(state)
+    if not spare:
         return []
     reason = f"idle for {timeout / 1e6:g} s in job {state.job_id}"
-    idle = (pool.slots[allocation_id] for allocation_id in pool.idle.until(now - timeout))
+    idle = (pool.slots[allocation_id] for allocation_id in islice(pool.idle.until(now - timeout), spare))
     return [OwedFreeSlot(slot.cause, slot.allocation_id, slot.resource_id, reason) for slot in idle]
+
+
+def _spare_slots(state: StartedJob) -> int:
+    """Returns how many available slots the job does not keep. Tasks that run may become slow, and move."""
+    if state.rescaling.current is not None:
+        return 0
+    kept = 0 if state.options.slow_task_detector is None else state.counts.unfinished
+    return max(0, len(state.slots.idle) - kept)
 
 
 def request_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
@@ -186,7 +195,7 @@ def request_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
 
 def deadline(state: StartedJob) -> Time | None:
     """Returns the time at which a request has to be sent, or an idle slot to be freed."""
-    idle = state.slots.idle.first if state.rescaling.current is None else None
+    idle = state.slots.idle.first if _spare_slots(state) else None
     times = [None if idle is None else idle[1] + state.options.slot_idle_timeout]
     if state.registration is RegistrationState.REGISTERED and state.status in ACTIVE:
         times.append(state.slots.wanted.earliest)

@@ -85,6 +85,10 @@ class Execution(msgspec.Struct, frozen=True):
     resource_id: str | None = None
     prior: str | None = None
     """The Execution before it, if that was submitted."""
+    since: Time = 0
+    """When it was submitted."""
+    duration: Time = 0
+    """If it has finished: how long it ran."""
 
     @property
     def vertex(self) -> VertexKey:
@@ -194,6 +198,8 @@ class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
     """Vertices whose slots were requested."""
     vertices_with_output: frozenset[str] = frozenset()
     """Vertices of which a subtask has run."""
+    moved_tasks: Map[VertexKey, None] = Map()
+    """The slow tasks that have moved: none moves twice."""
     requested: StatusChange | None = None
     """The change that a command, a verdict or a failure requires. Others follow from the rest of the state
     (status_changes.py)."""

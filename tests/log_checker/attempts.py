@@ -3,7 +3,7 @@
 An attempt is live from SubmitTask until its TaskExecutor reports its end, or the job loses its slot or TaskExecutor. An
 attempt that was submitted after such a loss, before its JobMaster had read of it, is never live. If the tasks of a slot
 share a process, the failure of one ends all of them. A JobMaster that gives a slot back because another is offered in
-its place, or that restarts tasks on request, does not wait for the end of the tasks.
+its place or a task in it is slow, or that restarts tasks on request, does not wait for the end of the tasks.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class Attempts:
         self._of_job: dict[str, list[Attempt]] = {}
         self._vertices: dict[str, dict[str, dict[str, Any]]] = {}
         self._rescaled: set[str] = set()
-        self._offers: set[int] = set()
-        """Where slots were offered."""
+        self._moves: set[int] = set()
+        """Where slots were offered, or slow tasks detected: tasks may move then."""
 
     def find(self, attempt_id: str) -> Attempt | None:
         """Returns a submitted Execution."""
@@ -123,9 +123,9 @@ class Attempts:
                 self._end_with_process(cancelled, event.offset)
         elif name == "job_master.RestartTasks":
             self._on_restart_tasks(event)
-        elif name == "job_master.OfferSlots":
-            self._offers.add(event.offset)
-        elif name == "task_executor.FreeSlot" and event.cause in self._offers:
+        elif name in ("job_master.OfferSlots", "job_master.SlowTaskDetected"):
+            self._moves.add(event.offset)
+        elif name == "task_executor.FreeSlot" and event.cause in self._moves:
             self._end_attempt(self._in.get(event["allocation_id"], set()), event.offset)
         elif name == "job_master.UpdateTaskExecutionState":
             yield from self._on_state_changed(event)

@@ -7,7 +7,15 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from tailrace.pipelines.graph.job_options import BOUNDED, ISOLATION, RUNTIME_MODE, Isolation
+from tailrace.pipelines.graph.job_options import (
+    BOUNDED,
+    ISOLATION,
+    RUNTIME_MODE,
+    SLOW_TASK_LOWER_BOUND,
+    SLOW_TASK_RATIO,
+    SPECULATIVE,
+    Isolation,
+)
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.schemas.types import JobGraph, Partitioner
 
@@ -141,6 +149,8 @@ def _any_isolation(job: JobGraph, configuration: Mapping[str, str]) -> dict[str,
     found = {ISOLATION.key: isolation.value}
     if draw.random() < 0.2:
         found |= {RUNTIME_MODE.key: "BATCH", BOUNDED.key: "true"}
+        if draw.random() < 0.5:
+            found |= {SPECULATIVE.key: "true", SLOW_TASK_LOWER_BOUND.key: "2 s", SLOW_TASK_RATIO.key: "0.3"}
     return found
 
 
