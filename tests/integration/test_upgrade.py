@@ -12,6 +12,7 @@ import pytest
 from polling import wait_until
 
 from tailrace.services.cli.exit_codes import ExitCode
+from tailrace.services.history import cluster_view
 
 from ..fault_injection import result_topics
 from .test_cluster import Cluster
@@ -24,11 +25,12 @@ import sys
 from tailrace import Formats, KafkaSink, StreamExecutionEnvironment
 
 topic = sys.argv[1]
+PADDING = b"x" * (1 << 20)  # Large code travels as a blob.
 
 
 def number(index: int) -> int:
     FAILURE
-    return index
+    return index % len(PADDING)
 
 
 def count(before: tuple[str, int], one: tuple[str, int]) -> tuple[str, int]:
@@ -36,13 +38,25 @@ def count(before: tuple[str, int], one: tuple[str, int]) -> tuple[str, int]:
 
 
 env = StreamExecutionEnvironment.get_execution_environment()
-env.set_parallelism(2)
+env.set_parallelism(PARALLELISM)
 numbers = env.generate(lambda index: index, rate_per_second=500, output_type=int).uid("numbers")
 counts = numbers.map(number, int).map(lambda index: (f"k{index % 5}", 1), tuple[str, int])
 counts = counts.key_by(lambda pair: pair[0], str).reduce(count).uid("UID")
 counts.map(lambda pair: f"VERSION {pair[0]} {pair[1]}", str).sink_to(KafkaSink(topic, Formats.text()))
-env.execute("Counting")
+env.execute(topic)
 """
+KEPT = ("is being stopped", "is triggered", "is submitted as job", "starts", "all tasks of job")
+"""What a command prints on its way to a new program, in order."""
+NOT_KEPT = (
+    "is being stopped",
+    "is complete",
+    "is submitted as job",
+    "is not stable",
+    "is being cancelled",
+    "the old program is submitted",
+    "of the old program starts",
+)
+"""The same, and on its way back."""
 FAILS = 'raise ValueError("planted")'
 
 
@@ -55,35 +69,31 @@ class Counting:
         started = cluster.ok("run", "-d", str(self.program("v1")), self.topic)
         self.job_id = started.stdout.strip()
 
-    def program(self, version: str, uid: str = "counts", failure: str = "pass") -> Path:
+    def program(self, version: str, uid: str = "counts", failure: str = "pass", parallelism: int = 2) -> Path:
         """Writes a version of the program."""
         path = self.cluster.home.parent / f"{self.topic}-{version}.py"
         text = PROGRAM.replace("VERSION", version).replace("UID", uid).replace("FAILURE", failure)
+        text = text.replace("PARALLELISM", str(parallelism))
         path.write_text(text)
         return path
 
-    def upgrade(self, program: Path, *options: str) -> tuple[int, dict[str, str], str]:
+    def upgrade(self, program: Path, *options: str, job: str = "") -> tuple[int, dict[str, str], str]:
         """Upgrades the job; returns the exit code, the result and the progress."""
-        done = self.cluster.run(*self.command(program, *options))
-        print(done.stderr, done.stdout)
+        done = self.cluster.run(*self.command(program, *options, job=job))
         return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
-    def command(self, program: Path, *options: str) -> tuple[str, ...]:
-        """Returns the command that upgrades the job."""
+    def command(self, program: Path, *options: str, job: str = "") -> tuple[str, ...]:
+        """Returns the command that upgrades the job. `job`: another name for it."""
         limits = ("--stabilization", "1", "-o", "json")
-        return "upgrade", *limits, *options, self.job_id, str(program), self.topic
+        return "upgrade", *limits, *options, job or self.job_id, str(program), self.topic
 
-    def kill_upgrade_at(self, program: Path, line: str) -> None:
-        """Upgrades the job, and kills the command when it has printed a line."""
-        with self.cluster.popen(*self.command(program)) as process:
+    def kill_upgrade_at(self, program: Path, line: str, job: str = "") -> bool:
+        """Upgrades the job, and kills the command when it has printed a line; returns whether it has."""
+        with self.cluster.popen(*self.command(program, job=job)) as process:
             assert process.stderr is not None
-            shown = []
-            for text in process.stderr:
-                shown.append(text)
-                if line in text:
-                    break
+            is_shown = any(line in shown for shown in process.stderr)
             process.kill()
-        assert line in shown[-1], shown
+        return is_shown
 
     def written(self) -> Counter[str]:
         """Returns the committed results with their version."""
@@ -114,23 +124,54 @@ def cluster(four_slots: Cluster) -> Cluster:
 def test_upgraded_job_has_each_result_once(cluster: Cluster) -> None:
     job = Counting(cluster)
     job.wait_for_results_of("v1")
-
-    code, _, said = job.upgrade(job.program("other", uid="other"))
-    assert code == ExitCode.JOB, said
-    assert "nothing is changed" in said
-    assert "there is state of operator" in said
-
-    job.kill_upgrade_at(second := job.program("v2"), "is submitted as job")
+    second = job.program("v2")
+    assert job.kill_upgrade_at(second, "is submitted as job")
     code, done, said = job.upgrade(second)
     assert (code, done["outcome"], done["upgraded_job_id"]) == (ExitCode.OK, "STABLE", job.job_id), said
     job.job_id = done["job_id"]
     job.wait_for_results_of("v2")
-    code, done, said = job.upgrade(second)
-    assert (code, done["outcome"]) == (ExitCode.OK, "UNCHANGED"), said
-
     code, done, said = job.upgrade(job.program("v3", failure=FAILS))
     assert (code, done["outcome"]) == (ExitCode.ROLLED_BACK, "ROLLED_BACK"), said
     assert re.search("a task failed: .*planted", done["reason"])
     cluster.ok("stop", done["job_id"])
     job.check()
     assert {line.partition(" ")[0] for line in job.written()} == {"v1", "v2"}
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1_200)
+def test_upgrade_that_is_killed_at_each_line_has_each_result_once(cluster: Cluster) -> None:
+    job = Counting(cluster)
+    job.wait_for_results_of("v1")
+
+    unfit = {
+        "there is state of operator 'Keyed Reduce'": job.program("unfit", uid="other"),
+        "the program needs 99 slots": job.program("large", parallelism=99),
+    }
+    for why, program in unfit.items():
+        code, _, said = job.upgrade(program)
+        assert code == ExitCode.JOB, said
+        assert "1 problem; nothing is changed" in said
+        assert why in said
+    planned = cluster.ok("upgrade", "--dry-run", job.topic, str(job.program("v2")), job.topic)
+    assert f"job {job.job_id} would be stopped" in planned.stdout
+
+    killed = [job.kill_upgrade_at(job.program("v2"), line, job=job.topic) for line in KEPT]
+    assert sum(killed) >= 4, killed
+    code, done, said = job.upgrade(job.program("v2"))
+    assert (code, done["outcome"]) == (ExitCode.OK, "STABLE"), said
+    code, done, said = job.upgrade(job.program("v2"), job=job.topic)
+    assert (code, done["outcome"]) == (ExitCode.OK, "UNCHANGED"), said
+    job.job_id = done["job_id"]
+    job.wait_for_results_of("v2")
+
+    failing = job.program("v3", failure=FAILS)
+    killed = [job.kill_upgrade_at(failing, line) for line in NOT_KEPT]
+    assert sum(killed) >= 5, killed
+    code, done, said = job.upgrade(failing)
+    assert (code, done["outcome"]) == (ExitCode.ROLLED_BACK, "ROLLED_BACK"), said
+    cluster.ok("stop", done["job_id"])
+    job.check()
+    assert {line.partition(" ")[0] for line in job.written()} == {"v1", "v2"}
+    fold, _ = cluster.story()
+    assert len([each for each in cluster_view.jobs(fold) if each.name == job.topic]) == 4

@@ -14,7 +14,7 @@ from tailrace.schemas.types import EntryPoint
 from tailrace.services.blobs.client import BlobClient
 from tailrace.services.blobs.garbage_collector import create_server
 from tailrace.services.blobs.keys import BlobKey
-from tailrace.services.client.blob_upload import find_server, upload
+from tailrace.services.client.blob_upload import copy_blobs, find_server, upload
 from tailrace.services.configuration import Configuration
 from tailrace.services.core.role import DISPATCHER, RESOURCE_MANAGER
 from tailrace.services.log.memory import MemoryEventLog
@@ -54,6 +54,16 @@ def test_large_files_are_uploaded_and_referenced(start: StartServer) -> None:
         key = BlobKey.parse(made.python_files[0].blob or "")
         assert key.job_id == "job"
         assert client.get_bytes(key) == what.python_files[0].content
+
+
+def test_blobs_of_one_job_are_stored_for_another_that_does_not_exist_yet(start: StartServer) -> None:
+    server, log = start(), MemoryEventLog()
+    log.append([elected(DISPATCHER, 1, server.address)])
+    with BlobClient(server.address) as client:
+        key = client.put(b"code", "old")
+        copy_blobs([str(key)], "new", CONFIGURATION, log)
+        assert client.get_bytes(BlobKey(key.digest, "new")) == b"code"
+    copy_blobs([], "new", CONFIGURATION, MemoryEventLog())
 
 
 def test_small_files_need_no_server() -> None:

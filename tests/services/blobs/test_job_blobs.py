@@ -24,6 +24,7 @@ from tailrace.services.blobs.job_blobs import (
     offload,
     parse,
     with_code,
+    with_owner,
 )
 from tailrace.services.blobs.keys import BlobKey
 
@@ -117,6 +118,16 @@ def test_large_functions_become_blobs_and_are_restored(tmp_path: Path) -> None:
     restored = with_code(made, "map", blobs.paths(code_keys(made, "map")))
     assert restored.vertices == graph.vertices
     assert restored.python_files == made.python_files
+
+
+def test_graph_names_same_blobs_of_other_job() -> None:
+    made = offload(graph_of(b"x" * 2000, b"small", python_files=files(1500, 3)), 1000, Blobs().put)
+    moved = with_owner(made, "other")
+    assert find_fault(moved, "other") is None
+    assert [BlobKey.parse(key).digest for key in blob_keys(moved)] == [
+        BlobKey.parse(key).digest for key in blob_keys(made)
+    ]
+    assert with_owner(moved, "job") == made
 
 
 def test_failed_upload_changes_nothing() -> None:

@@ -127,7 +127,7 @@ def _graph_problems(graph: JobGraph, job_id: str) -> Iterator[str]:
 
 
 def _topic_problems(configuration: Configuration, graph: JobGraph) -> Iterator[str]:
-    used = list(_topics_of(graph))
+    used = list(topics_of(graph))
     if not used:
         return
     consumer = Consumer(consumer_configuration(configuration.kafka))
@@ -142,7 +142,7 @@ def _topic_problems(configuration: Configuration, graph: JobGraph) -> Iterator[s
             yield f"operator {operator!r} {verb} the topic {topic!r}, which does not exist: create it"
 
 
-def _topics_of(graph: JobGraph) -> Iterator[tuple[str, str, str]]:
+def topics_of(graph: JobGraph) -> Iterator[tuple[str, str, str]]:
     """Yields topic, verb and operator of the sources and sinks in the cluster's own Kafka."""
     for vertex in graph.vertices:
         for operator in vertex.operators:
