@@ -3,6 +3,7 @@ fails, and if the command is killed and repeated."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -44,6 +45,25 @@ counts = numbers.map(number, int).map(lambda index: (f"k{index % 5}", 1), tuple[
 counts = counts.key_by(lambda pair: pair[0], str).reduce(count).uid("UID")
 counts.map(lambda pair: f"VERSION {pair[0]} {pair[1]}", str).sink_to(KafkaSink(topic, Formats.text()))
 env.execute(topic)
+"""
+FROM_KAFKA = """
+import sys
+from tailrace import Formats, KafkaSink, KafkaSource, StreamExecutionEnvironment
+
+records, counts = sys.argv[1:]
+
+
+def count(before: tuple[str, int], one: tuple[str, int]) -> tuple[str, int]:
+    return before[0], before[1] + one[1]
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.set_parallelism(2)
+texts = env.from_source(KafkaSource(records, Formats.text(), group_id="counting")).uid("records")
+pairs = texts.map(lambda text: (f"k{int(text) % 5}", 1), tuple[str, int])
+counted = pairs.key_by(lambda pair: pair[0], str).reduce(count).uid("counts")
+counted.map(lambda pair: f"VERSION {pair[0]} {pair[1]}", str).sink_to(KafkaSink(counts, Formats.text()))
+env.execute("counting")
 """
 KEPT = ("is being stopped", "is triggered", "is submitted as job", "starts", "all tasks of job")
 """What a command prints on its way to a new program, in order."""
@@ -175,3 +195,53 @@ def test_upgrade_that_is_killed_at_each_line_has_each_result_once(cluster: Clust
     assert {line.partition(" ")[0] for line in job.written()} == {"v1", "v2"}
     fold, _ = cluster.story()
     assert len([each for each in cluster_view.jobs(fold) if each.name == job.topic]) == 4
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1_200)
+def test_green_cluster_continues_savepoint_of_blue_one_on_same_kafka(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """Records are written before, during and after the switch; each is counted once, and so on the way back."""
+    servers = cluster.configuration.bootstrap_servers
+    records, counts = result_topics.make(servers, "records", 2), result_topics.make(servers, "counts", 2)
+    shared, green = tmp_path / "savepoints", Cluster(tmp_path / "green")
+    number = itertools.count()
+
+    def write() -> None:
+        values = [str(next(number)) for _ in range(2_000)]
+        result_topics.write(servers, records, values, 2)
+
+    def program(version: str) -> str:
+        path = tmp_path / f"{version}.py"
+        path.write_text(FROM_KAFKA.replace("VERSION", version))
+        return str(path)
+
+    def has_counted() -> bool:
+        return result_topics.read(servers, counts).total() == expected
+
+    write()
+    expected = 2_000
+    job = cluster.ok("run", "-d", program("blue"), records, counts).stdout.strip()
+    wait_until(has_counted, "blue's counts")
+    green.ok(
+        *("cluster", "start", "--bootstrap-servers", servers, "--cluster-id", "green"),
+        *("--taskexecutors", "1", "--slots", "2"),
+    )
+    try:
+        for here, there, version in ((cluster, green, "green"), (green, cluster, "back")):
+            write()
+            savepoint = here.ok("stop", job, "--target", str(shared)).stdout.strip()
+            write()
+            job = there.ok("run", "-d", "-s", savepoint, program(version), records, counts).stdout.strip()
+            write()
+            expected += 6_000
+            wait_until(has_counted, f"{version}'s counts")
+    finally:
+        green.ok("cluster", "stop")
+    cluster.ok("stop", job)
+    found = [line.split() for line in result_topics.read(servers, counts).elements()]
+    assert {version for version, _, _ in found} == {"blue", "green", "back"}
+    for key in range(KEYS):
+        numbers = sorted(int(count) for _, name, count in found if name == f"k{key}")
+        assert numbers == list(range(1, expected // KEYS + 1))

@@ -70,10 +70,10 @@ def upgrade(configuration: Configuration, request: UpgradeRequest, output: Forma
             request.limits,
             allow_non_restored_state=request.allow_non_restored_state,
         )
-        _show_findings(found, _view(fold, old_id), request)
+        _show_findings(found, _view(fold, old_id), request, output)
         new = found.graph
     if request.is_dry_run:
-        _show_plan(fold, old_id, old, new, request)
+        _show_plan(fold, old_id, old, new, request, output)
         return
     plan = Plan(old_id, old, new, request.limits, request.allow_non_restored_state, target=request.target)
     with Client(configuration, name="upgrade", timeout_s=10.0) as client:
@@ -144,11 +144,13 @@ def _take_checkpoint(configuration: Configuration, fold: HistoryProjection, job_
     return replay_log(configuration, fold)
 
 
-def _show_findings(found: Findings, job: JobView, request: UpgradeRequest) -> None:
+def _show_findings(found: Findings, job: JobView, request: UpgradeRequest, output: Format) -> None:
     """Raises CommandFailure for problems."""
     for note in found.notes:
         print_progress(note)
     if found.problems:
+        if output is Format.JSON:
+            print_json({"outcome": "REFUSED", "job_id": job.job_id, "problems": found.problems})
         count = format_count(len(found.problems), "problem")
         raise CommandFailure(
             ExitCode.JOB,
@@ -159,27 +161,40 @@ def _show_findings(found: Findings, job: JobView, request: UpgradeRequest) -> No
 
 
 def _show_plan(
-    fold: HistoryProjection, old_id: str, old: JobGraph, new: JobGraph, request: UpgradeRequest
+    fold: HistoryProjection,
+    old_id: str,
+    old: JobGraph,
+    new: JobGraph,
+    request: UpgradeRequest,
+    output: Format,
 ) -> None:
-    before, after = _operators(old), _operators(new)
+    before, after, limits = _operators(old), _operators(new), request.limits
+    added = [name for operator_id, name in after.items() if operator_id not in before]
+    gone = [name for operator_id, name in before.items() if operator_id not in after]
     seen = read_upgrade(fold, old_id)
-    if seen is not None and seen.old.has_ended:
-        decision = decide(seen, time.time_ns() // 1000, request.limits)
-        print_result(f"job {old_id} has ended already; the next step of its upgrade is {decision.step.value}")
-        return
-    print_result(f"job {old_id} would be stopped with a savepoint, and start again as {new.name!r}")
-    print_result(f"slots: {required_slots(new)} (now {required_slots(old)})")
-    for operator_id, name in after.items():
-        if operator_id not in before:
+    step = Step.STOP if seen is None else decide(seen, time.time_ns() // 1000, limits).step
+    if output is Format.JSON:
+        print_json(
+            {
+                "outcome": "DRY_RUN",
+                "job_id": old_id,
+                "next_step": step,
+                "slots": required_slots(new),
+                "new_operators": added,
+                "gone_operators": gone,
+            }
+        )
+    else:
+        print_result(
+            f"job {old_id} would be stopped with a savepoint, and continue as {new.name!r}"
+            if step is Step.STOP
+            else f"the upgrade of job {old_id} has begun; its next step is {step.value}"
+        )
+        print_result(f"slots: {required_slots(new)}, before {required_slots(old)}")
+        for name in added:
             print_result(f"new operator, without state: {name}")
-    for operator_id, name in before.items():
-        if operator_id not in after:
+        for name in gone:
             print_result(f"operator that is gone: {name}")
-    limits = request.limits
-    print_result(
-        f"all its tasks have to run within {limits.timeout / 1e6:g} s, and for {limits.stabilization / 1e6:g} s "
-        + ("without a failure" + ("; otherwise the old program continues" if limits.rolls_back else ""))
-    )
     print_progress("nothing is changed: this was a dry run")
 
 
