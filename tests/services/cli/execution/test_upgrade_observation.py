@@ -22,9 +22,11 @@ from tailrace.services.cli.execution.upgrade.steps import (
     successor_id,
 )
 from tailrace.services.history import HistoryProjection
+from tailrace.services.simulation.checkpoint_storage import DIRECTORIES
 
 from ... import scenarios_checkpoints
-from ...simulated_cluster.cluster import Cluster
+from ...simulated_cluster.cluster import Cluster, graph
+from ...simulated_cluster.jobs import with_options
 
 LIMITS = Limits(timeout=60_000_000, stabilization=10_000_000)
 
@@ -55,10 +57,8 @@ def stopped() -> tuple[Cluster, str]:
 
 
 def submit(cluster: Cluster, job_id: str, savepoint: str) -> None:
-    graph = scenarios_checkpoints.with_options(
-        scenarios_checkpoints.graph(), scenarios_checkpoints.DIRECTORIES
-    )
-    cluster.submit(job_id, graph, savepoint_path=savepoint)
+    wanted = with_options(graph(), DIRECTORIES)
+    cluster.submit(job_id, wanted, savepoint_path=savepoint)
     cluster.settle()
 
 
@@ -83,9 +83,9 @@ def test_failure_of_new_job_is_answered_by_cancellation_and_old_program() -> Non
     running = seen_in(cluster).successor
     assert running is not None
     assert (running.runs_now, running.has_run, running.failed_at) == (True, True, None)
-    graph = fold_of(cluster).executions.graph(new_id)
-    assert graph is not None
-    task = graph.attempts[0].execution_attempt_id
+    executed = fold_of(cluster).executions.graph(new_id)
+    assert executed is not None
+    task = executed.attempts[0].execution_attempt_id
     cluster.report("task_executor/te-1", task, ExecutionState.FAILED, "planted\n  at line 1")
     cluster.settle()
     decision = decide(seen_in(cluster), cluster.now, LIMITS)
@@ -102,10 +102,8 @@ def test_failure_of_new_job_is_answered_by_cancellation_and_old_program() -> Non
 def test_job_without_slots_is_not_stable_after_timeout() -> None:
     cluster, savepoint = stopped()
     new_id = successor_id("j1", savepoint)
-    graph = scenarios_checkpoints.with_options(
-        scenarios_checkpoints.graph(9), scenarios_checkpoints.DIRECTORIES
-    )
-    cluster.submit(new_id, graph, savepoint_path=savepoint)
+    wanted = with_options(graph(9), DIRECTORIES)
+    cluster.submit(new_id, wanted, savepoint_path=savepoint)
     cluster.settle()
     facts = read_job_facts(fold_of(cluster), new_id)
     assert facts is not None
