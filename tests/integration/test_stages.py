@@ -24,6 +24,11 @@ from ..submitted_tasks import submitted_tasks
 
 pytestmark = pytest.mark.timeout(300)
 BATCH = {**OPTIONS, "execution.runtime-mode": "BATCH"}
+MOVES = {
+    "execution.batch.speculative.enabled": "true",
+    "slow-task-detector.execution-time.baseline-lower-bound": "3 s",
+    "slow-task-detector.execution-time.baseline-ratio": "0.5",
+}
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +99,7 @@ def test_jobs_in_stages_with_faults_have_each_result_once(cluster: FaultInjectio
     while faults:
         injector.heal()
         shape = Shape(records=100_000, rate=draw.choice((10_000, 50_000)))
-        with contextlib.closing(RunningJob(cluster, shape, options=BATCH)) as job:
+        with contextlib.closing(RunningJob(cluster, shape, options={**BATCH, **MOVES})) as job:
             while faults and not job.has_ended():
                 print(injector.inject(faults.pop(0)), flush=True)
             injector.heal()
