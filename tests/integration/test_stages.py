@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
+import time
 from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from tailrace.pipelines.api import Formats, KafkaSink, StreamExecutionEnvironment
 from tailrace.pipelines.graph.execution_graph import stages_of
-from tailrace.schemas.job_master import UpdateTaskExecutionState
+from tailrace.schemas.job_master import SlowTaskDetected, UpdateTaskExecutionState
 from tailrace.schemas.resource_manager import RequestSlot
-from tailrace.schemas.types import ExecutionState
+from tailrace.schemas.types import ExecutionState, JobGraph
 from tailrace.services.log.topics import log_topic
 
+from ..fault_injection import running_job
 from ..fault_injection.faults import ALL, Injector, sequence
 from ..fault_injection.jobs import Shape
 from ..fault_injection.processes import FaultInjectionCluster
@@ -86,6 +92,45 @@ def test_job_runs_stage_by_stage_in_two_slots(cluster: FaultInjectionCluster) ->
         assert len(submitted) == subtasks > 2
         requests = [each for each in job.read_events(RequestSlot) if each.job_id == job.id]
         assert len(requests) == 2
+    check_log(cluster)
+
+
+@pytest.mark.soak
+def test_slow_task_continues_on_other_task_executor(cluster: FaultInjectionCluster, tmp_path: Path) -> None:
+    first = str(tmp_path / "first")
+
+    def is_slow(pair: tuple[str, int]) -> bool:
+        # The first process that comes is slow, whatever it does later; its successor is another process.
+        with contextlib.suppress(FileExistsError), open(first, "x") as file:
+            file.write(str(os.getpid()))
+        if Path(first).read_text() == str(os.getpid()):
+            time.sleep(0.05)
+        return True
+
+    def program(shape: Shape, counts: str, *_: object) -> JobGraph:
+        env = StreamExecutionEnvironment(parallelism=shape.parallelism, configuration={**BATCH, **MOVES})
+        pairs = env.generate(shape.item, count=shape.records).map(lambda item: (item.key, 1), tuple[str, int])
+        counted = pairs.key_by(lambda pair: pair[0], str).reduce(lambda a, b: (a[0], a[1] + b[1]))
+        lines = counted.filter(is_slow).map(lambda pair: f"{pair[0]} {pair[1]}", str)
+        lines.sink_to(KafkaSink(counts, Formats.text()))
+        return env.get_job_graph("slow")
+
+    shape = Shape(records=2_000)
+    with (
+        mock.patch.object(running_job, "fault_injection_job", program),
+        contextlib.closing(RunningJob(cluster, shape)) as job,
+    ):
+        job.wait_for_its_end()
+        assert job.results()[0] == shape.counts()
+        (move,) = job.read_events(SlowTaskDetected)
+        places = job.places()
+        slow = job.attempts()[move.execution_attempt_id]
+        attempts = [
+            places[attempt]
+            for attempt, task in job.attempts().items()
+            if (task.vertex_id, task.subtask_index) == (slow.vertex_id, slow.subtask_index)
+        ]
+        assert len(set(attempts)) == len(attempts) == 2
     check_log(cluster)
 
 
