@@ -38,7 +38,8 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """One option. `doc` is a sentence or two for docs/configuration.md; bounds are inclusive, except `above`.
 
     `ours` marks options that Flink does not have; `flink` describes the difference from Flink's option of the same
-    name.
+    name. `is_dynamic`: of a job's option, whether it may change while the job runs: only masters read it, and each
+    decision reads it anew.
     """
 
     key: str
@@ -51,6 +52,7 @@ class ConfigOption(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     above: T | None = None
     ours: bool = False
     flink: str = ""
+    is_dynamic: bool = False
 
     def read(self, text: str) -> T:
         """Parses a text. Raises ValueError: one line with the key, the text, and the valid values."""

@@ -16,6 +16,7 @@ ENABLED = ConfigOption(
     default=False,
     doc="Whether the parallelism of the job's vertices is decided from measurements of its tasks (docs/autoscaler.md).",
     scopes=_JOB,
+    is_dynamic=True,
 )
 SCALING_ENABLED = ConfigOption(
     key="job.autoscaler.scaling.enabled",
@@ -23,6 +24,7 @@ SCALING_ENABLED = ConfigOption(
     default=True,
     doc="Whether the job is rescaled as the autoscaler decides. `false`: decisions are only recorded, as advice.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 METRICS_WINDOW = ConfigOption(
     key="job.autoscaler.metrics.window",
@@ -32,6 +34,7 @@ METRICS_WINDOW = ConfigOption(
     at_most=_DAY,
     doc="How long the tasks are measured for one decision. Windows follow one another.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 STABILIZATION_INTERVAL = ConfigOption(
     key="job.autoscaler.stabilization.interval",
@@ -41,6 +44,7 @@ STABILIZATION_INTERVAL = ConfigOption(
     at_most=_DAY,
     doc="How long all tasks run, after a start, a failure or a rescale, before they are measured.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 TARGET_UTILIZATION = ConfigOption(
     key="job.autoscaler.target.utilization",
@@ -51,6 +55,7 @@ TARGET_UTILIZATION = ConfigOption(
     doc="The part of the time in which the subtasks of a vertex should be busy. Flink's newer key is "
     "job.autoscaler.utilization.target.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 TARGET_UTILIZATION_BOUNDARY = ConfigOption(
     key="job.autoscaler.target.utilization.boundary",
@@ -60,6 +65,7 @@ TARGET_UTILIZATION_BOUNDARY = ConfigOption(
     at_most=1.0,
     doc="The job is not rescaled while all vertices are within this distance from the target utilization.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 SCALE_UP_GRACE_PERIOD = ConfigOption(
     key="job.autoscaler.scale-up.grace-period",
@@ -70,6 +76,7 @@ SCALE_UP_GRACE_PERIOD = ConfigOption(
     doc="How long a vertex keeps its parallelism at least after it was scaled up. Flink's newer key is "
     "job.autoscaler.scale-down.interval.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 CATCH_UP_DURATION = ConfigOption(
     key="job.autoscaler.catch-up.duration",
@@ -79,6 +86,7 @@ CATCH_UP_DURATION = ConfigOption(
     at_most=_DAY,
     doc="In which time a backlog should be processed. 0: the backlog does not count.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 RESTART_TIME = ConfigOption(
     key="job.autoscaler.restart.time",
@@ -88,6 +96,7 @@ RESTART_TIME = ConfigOption(
     at_most=_DAY,
     doc="How long no record is processed during a rescale: the backlog of this time has to be processed too.",
     scopes=_JOB,
+    is_dynamic=True,
     flink="5 min",
 )
 BACKLOG_LAG_THRESHOLD = ConfigOption(
@@ -98,6 +107,7 @@ BACKLOG_LAG_THRESHOLD = ConfigOption(
     at_most=_DAY,
     doc="No vertex is scaled down while a source is behind by more than it reads in this time.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 VERTEX_MIN_PARALLELISM = ConfigOption(
     key="job.autoscaler.vertex.min-parallelism",
@@ -107,6 +117,7 @@ VERTEX_MIN_PARALLELISM = ConfigOption(
     at_most=32_768,
     doc="The least parallelism that the autoscaler chooses.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 VERTEX_MAX_PARALLELISM = ConfigOption(
     key="job.autoscaler.vertex.max-parallelism",
@@ -116,6 +127,7 @@ VERTEX_MAX_PARALLELISM = ConfigOption(
     at_most=32_768,
     doc="The largest parallelism that the autoscaler chooses; no vertex exceeds its own maximum parallelism either.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 MAX_SCALE_DOWN_FACTOR = ConfigOption(
     key="job.autoscaler.scale-down.max-factor",
@@ -125,6 +137,7 @@ MAX_SCALE_DOWN_FACTOR = ConfigOption(
     at_most=1.0,
     doc="The largest part of its subtasks that a vertex loses in one step.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 MAX_SCALE_UP_FACTOR = ConfigOption(
     key="job.autoscaler.scale-up.max-factor",
@@ -134,6 +147,7 @@ MAX_SCALE_UP_FACTOR = ConfigOption(
     at_most=100_000.0,
     doc="How many times its subtasks a vertex gets more in one step.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 EFFECTIVENESS_DETECTION = ConfigOption(
     key="job.autoscaler.scaling.effectiveness.detection.enabled",
@@ -142,6 +156,7 @@ EFFECTIVENESS_DETECTION = ConfigOption(
     doc="Whether a vertex is not scaled up again if the last time brought less than "
     "job.autoscaler.scaling.effectiveness.threshold.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 EFFECTIVENESS_THRESHOLD = ConfigOption(
     key="job.autoscaler.scaling.effectiveness.threshold",
@@ -151,6 +166,7 @@ EFFECTIVENESS_THRESHOLD = ConfigOption(
     at_most=1.0,
     doc="The part of the expected increase that a rescale must bring to count as effective.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 OPTIONS: tuple[ConfigOption[Any], ...] = (
     ENABLED,

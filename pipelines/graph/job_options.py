@@ -235,8 +235,10 @@ CHECKPOINT_INTERVAL = ConfigOption[int | None](
     default=3 * MINUTE,
     at_least=10 * MILLISECOND,
     doc="How often a checkpoint is taken. `off`: only when somebody asks for one; state is then kept in changelogs "
-    "alone, which grow for as long as the job runs, and recovery takes longer with them.",
+    "alone, which grow for as long as the job runs, and recovery takes longer with them. A job that runs is not "
+    "switched to `off`.",
     scopes=_JOB,
+    is_dynamic=True,
     flink="off",
 )
 CHECKPOINT_TIMEOUT = ConfigOption(
@@ -246,6 +248,7 @@ CHECKPOINT_TIMEOUT = ConfigOption(
     at_least=MILLISECOND,
     doc="How long a checkpoint or savepoint may take before it is given up.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 MIN_PAUSE = ConfigOption(
     key="execution.checkpointing.min-pause",
@@ -253,6 +256,7 @@ MIN_PAUSE = ConfigOption(
     default=0,
     doc="At least so much time lies between the end of one checkpoint and the beginning of the next.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 MAX_CONCURRENT_CHECKPOINTS = ConfigOption(
     key="execution.checkpointing.max-concurrent-checkpoints",
@@ -262,6 +266,7 @@ MAX_CONCURRENT_CHECKPOINTS = ConfigOption(
     at_most=100,
     doc="How many checkpoints may be under way at once. Savepoints are not counted.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 TOLERABLE_FAILED_CHECKPOINTS = ConfigOption[int | None](
     key="execution.checkpointing.tolerable-failed-checkpoints",
@@ -271,6 +276,7 @@ TOLERABLE_FAILED_CHECKPOINTS = ConfigOption[int | None](
     doc="How many checkpoints may fail one after another before one more fails the job. Those that a task's own "
     "failure took with it are not counted, nor are savepoints.",
     scopes=_JOB,
+    is_dynamic=True,
     flink="0",
 )
 CHECKPOINT_RETENTION = ConfigOption(
@@ -281,6 +287,7 @@ CHECKPOINT_RETENTION = ConfigOption(
     "cancelled or fails, DELETE_ON_CANCELLATION only when it fails, NO_EXTERNALIZED_CHECKPOINTS never. A job that has "
     "finished needs none; one that is suspended keeps them.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 RETAINED_CHECKPOINTS = ConfigOption(
     key="state.checkpoints.num-retained",
@@ -290,6 +297,7 @@ RETAINED_CHECKPOINTS = ConfigOption(
     at_most=100,
     doc="How many completed checkpoints are kept; the oldest goes when there is one more.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 CHECKPOINTS_DIRECTORY = ConfigOption[str | None](
     key="state.checkpoints.dir",
@@ -326,6 +334,7 @@ RESTART_STRATEGY = ConfigOption(
     "`disable` mean `none`. A job with "
     "`execution.bounded` has `none`, unless it sets another one, or the cluster one that is not the default.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 FIXED_DELAY_ATTEMPTS = ConfigOption(
     key="restart-strategy.fixed-delay.attempts",
@@ -334,6 +343,7 @@ FIXED_DELAY_ATTEMPTS = ConfigOption(
     at_least=0,
     doc="How many failures are followed by a restart before one fails the job.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 FIXED_DELAY = ConfigOption(
     key="restart-strategy.fixed-delay.delay",
@@ -341,6 +351,7 @@ FIXED_DELAY = ConfigOption(
     default=SECOND,
     doc="How long after a failure the task restarts.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 FAILURE_RATE_MAX = ConfigOption(
     key="restart-strategy.failure-rate.max-failures-per-interval",
@@ -350,6 +361,7 @@ FAILURE_RATE_MAX = ConfigOption(
     at_most=100_000,
     doc="How many failures an interval may hold before one more fails the job.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 FAILURE_RATE_INTERVAL = ConfigOption(
     key="restart-strategy.failure-rate.failure-rate-interval",
@@ -358,6 +370,7 @@ FAILURE_RATE_INTERVAL = ConfigOption(
     at_least=MILLISECOND,
     doc="The interval in which failures are counted.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 FAILURE_RATE_DELAY = ConfigOption(
     key="restart-strategy.failure-rate.delay",
@@ -365,6 +378,7 @@ FAILURE_RATE_DELAY = ConfigOption(
     default=SECOND,
     doc="How long after a failure the task restarts.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 INITIAL_BACKOFF = ConfigOption(
     key="restart-strategy.exponential-delay.initial-backoff",
@@ -373,6 +387,7 @@ INITIAL_BACKOFF = ConfigOption(
     at_least=MILLISECOND,
     doc="How long after the first failure the task restarts.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 MAX_BACKOFF = ConfigOption(
     key="restart-strategy.exponential-delay.max-backoff",
@@ -381,6 +396,7 @@ MAX_BACKOFF = ConfigOption(
     at_least=MILLISECOND,
     doc="The longest that a task waits for its restart.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 BACKOFF_MULTIPLIER = ConfigOption(
     key="restart-strategy.exponential-delay.backoff-multiplier",
@@ -390,6 +406,7 @@ BACKOFF_MULTIPLIER = ConfigOption(
     at_most=1000.0,
     doc="By how much the wait grows from one failure to the next.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 RESET_BACKOFF_THRESHOLD = ConfigOption(
     key="restart-strategy.exponential-delay.reset-backoff-threshold",
@@ -398,6 +415,7 @@ RESET_BACKOFF_THRESHOLD = ConfigOption(
     at_least=MILLISECOND,
     doc="How long a job must run without a failure for the wait to begin at the initial backoff again.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 JITTER_FACTOR = ConfigOption(
     key="restart-strategy.exponential-delay.jitter-factor",
@@ -408,6 +426,7 @@ JITTER_FACTOR = ConfigOption(
     doc="By what part of itself the wait is made longer or shorter, so that jobs that failed together do not restart "
     "together. Derived from the job's id and the failure's offset, never drawn: decided again, it is the same.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 ATTEMPTS_BEFORE_RESET = ConfigOption[int | None](
     key="restart-strategy.exponential-delay.attempts-before-reset-backoff",
@@ -416,6 +435,7 @@ ATTEMPTS_BEFORE_RESET = ConfigOption[int | None](
     at_least=0,
     doc="How many failures are followed by a restart before one fails the job; counted anew when the wait is reset.",
     scopes=_JOB,
+    is_dynamic=True,
 )
 STATE_RECOVERY_PATH = ConfigOption[str | None](
     key="execution.state-recovery.path",

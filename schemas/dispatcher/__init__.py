@@ -12,6 +12,7 @@ from ..types import EntryPoint, JobGraph, JobStatus, Origin, ParallelismBounds, 
 
 __all__ = [
     "CancelJob",
+    "ConfigureJob",
     "DisposeSavepoint",
     "JobGraphBuilt",
     "JobGraphFailed",
@@ -45,6 +46,18 @@ class CancelJob(Body, frozen=True, gc=False, kw_only=True):
     """Id of the job to cancel. Since 0.1.0."""
     keep_checkpoints: bool = False
     """If true, the job's completed checkpoints stay in storage, whatever its retention option says. Since 0.1.0."""
+
+
+class ConfigureJob(Body, frozen=True, gc=False, kw_only=True):
+    """A client asks to change options of a job that has not ended, without a restart. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.ConfigureJob"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    configuration: Mapping[str, str]
+    """Option -> its new value. Since 0.1.0."""
+    removed: tuple[str, ...] = ()
+    """Options that have the value again that the job was started with. Since 0.1.0."""
 
 
 class DisposeSavepoint(Body, frozen=True, gc=False, kw_only=True):

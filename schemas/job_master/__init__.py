@@ -40,6 +40,7 @@ __all__ = [
     "FailSlot",
     "HeartbeatFromTaskManager",
     "HeartbeatTimedOut",
+    "JobConfigurationChanged",
     "JobManagerRegistrationSuccess",
     "JobMasterFailed",
     "MoveSlot",
@@ -251,6 +252,18 @@ class HeartbeatTimedOut(Body, frozen=True, gc=False, kw_only=True):
     """ResourceID of the silent TaskExecutor. Since 0.1.0."""
     reason: str
     """How long the TaskExecutor has been silent, as text for people. Since 0.1.0."""
+
+
+class JobConfigurationChanged(Body, frozen=True, gc=False, kw_only=True):
+    """The Dispatcher tells a JobMaster that options of its job have changed. Its next decisions go by them. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.JobConfigurationChanged"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    configuration: Mapping[str, str]
+    """Option -> its new value. Since 0.1.0."""
+    removed: tuple[str, ...] = ()
+    """Options that have the value again that the job was started with. Since 0.1.0."""
 
 
 class JobManagerRegistrationSuccess(Body, frozen=True, gc=False, kw_only=True):

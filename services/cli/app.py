@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = {
     "pause": "commands.job_control:pause",
     "resume": "commands.job_control:resume",
     "restart": "commands.job_control:restart",
+    "configure": "commands.job_control:configure",
     "checkpoint": "commands.jobs:checkpoint",
     "checkpoints": "commands.jobs:checkpoints",
     "output": "commands.jobs:output",

@@ -204,6 +204,12 @@ class Client(Closeable):
             dispatcher.RestartTasks(job_id=job_id, vertex_id=vertex_id, subtask_index=subtask_index)
         )
 
+    def configure(self, job_id: str, configuration: Mapping[str, str], removed: Sequence[str] = ()) -> None:
+        """Requests other values of options of a job that has not ended; `removed`: those with which it was started."""
+        self._request(
+            dispatcher.ConfigureJob(job_id=job_id, configuration=dict(configuration), removed=tuple(removed))
+        )
+
     def set_quarantine(
         self, resource_id: str | None, host: str | None, mode: QuarantineMode, reason: str
     ) -> None:

@@ -126,6 +126,11 @@ class RestClient(Closeable):
         body = {"vertex": vertex_id, "subtask": subtask_index}
         self._connection.send("POST", f"/api/v1/jobs/{job_id}/restart", body)
 
+    def configure(self, job_id: str, configuration: Mapping[str, str], removed: Sequence[str] = ()) -> None:
+        """Changes options of a job. Returns when its JobMaster has the command."""
+        body = {**configuration, **dict.fromkeys(removed)}
+        self._connection.send("PATCH", f"/api/v1/jobs/{job_id}/configuration", body)
+
     def set_quarantine(
         self, resource_id: str | None, host: str | None, mode: QuarantineMode, reason: str
     ) -> None:

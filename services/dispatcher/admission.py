@@ -58,6 +58,7 @@ REQUESTS = (
     dispatcher.PauseJob,
     dispatcher.ResumeJob,
     dispatcher.RestartTasks,
+    dispatcher.ConfigureJob,
     dispatcher.SetQuarantine,
     dispatcher.RaiseFeatureLevel,
     dispatcher.ShutDownCluster,

@@ -1,4 +1,4 @@
-"""Requests to pause, resume or restart a job, and to quarantine TaskExecutors.
+"""Requests to pause, resume, restart or configure a job, and to quarantine TaskExecutors.
 
 A paused job is suspended as in a shutdown that suspends jobs: its tasks end, its slots are freed, and its channels,
 state and positions stay. But no start of the cluster resumes it: only a request does. Each task continues from its last
@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from immutables import Map
+from msgspec.structs import replace
+
 from ...schemas import client, dispatcher, job_master, resource_manager
 from ...schemas.body import Body
 from ...schemas.event import Record
+from ..configuration.dynamic_options import find_change_error
 from ..core.role import JOB_MASTER, RESOURCE_MANAGER, OutgoingEvent, Step, address
 from .state import DispatcherState, Job, JobAction, JobControl, Phase, QuarantineRequest, tenant_of
 from .turn import Turn
@@ -19,11 +23,15 @@ from .turn import Turn
 
 def _on_request(state: DispatcherState, record: Record, body: Body, action: JobAction) -> DispatcherState:
     header = record.header
-    vertex_id = subtask_index = None
-    if isinstance(body, dispatcher.RestartTasks):
-        vertex_id, subtask_index = body.vertex_id, body.subtask_index
     job_id: str = body.job_id  # type: ignore[attr-defined]
-    request = JobControl(header.sender, job_id, action, vertex_id, subtask_index, tenant_of(header))
+    request = JobControl(header.sender, job_id, action, tenant=tenant_of(header))
+    match body:
+        case dispatcher.RestartTasks():
+            request = replace(request, vertex_id=body.vertex_id, subtask_index=body.subtask_index)
+        case dispatcher.ConfigureJob():
+            request = replace(request, configuration=Map(body.configuration), removed=body.removed)
+        case _:
+            pass
     return state.with_request(record.offset, request)
 
 
@@ -39,6 +47,12 @@ def on_dispatcher_restart_tasks(
     state: DispatcherState, record: Record, body: dispatcher.RestartTasks
 ) -> DispatcherState:
     return _on_request(state, record, body, JobAction.RESTART)
+
+
+def on_configure_job(
+    state: DispatcherState, record: Record, body: dispatcher.ConfigureJob
+) -> DispatcherState:
+    return _on_request(state, record, body, JobAction.CONFIGURE)
 
 
 def on_set_quarantine(
@@ -59,9 +73,7 @@ def judge(state: DispatcherState, offset: int, request: JobControl, turn: Turn) 
         return True
     if job.phase in (Phase.BUILT, Phase.ACCEPTED) or job_id in turn.changed_jobs:
         return False
-    refusal = (
-        "the cluster is shutting down" if state.ending is not None else _find_refusal(job, request.action)
-    )
+    refusal = "the cluster is shutting down" if state.ending is not None else _find_refusal(job, request)
     if refusal is not None:
         _reject(request, offset, refusal, turn)
         return True
@@ -76,12 +88,21 @@ def judge(state: DispatcherState, offset: int, request: JobControl, turn: Turn) 
             body = job_master.RestartTasks(
                 job_id=job_id, vertex_id=request.vertex_id, subtask_index=request.subtask_index
             )
+        case JobAction.CONFIGURE:
+            body = job_master.JobConfigurationChanged(
+                job_id=job_id,
+                configuration=dict(sorted(request.configuration.items())),
+                removed=request.removed,
+            )
     turn.add_verdict(offset, OutgoingEvent(address(JOB_MASTER, job_id), body, offset))
     return True
 
 
-def _find_refusal(job: Job, action: JobAction) -> str | None:
+def _find_refusal(job: Job, request: JobControl) -> str | None:
+    action = request.action
     match job.phase:
+        case Phase.RUNNING | Phase.SUSPENDING | Phase.SUSPENDED if action is JobAction.CONFIGURE:
+            return find_change_error(request.configuration, request.removed)
         case Phase.RUNNING:
             return f"job {job.job_id} is not paused" if action is JobAction.RESUME else None
         case Phase.SUSPENDED if job.is_paused:
@@ -116,13 +137,16 @@ def _on_verdict(state: DispatcherState, record: Record, _body: Body) -> Dispatch
 
 
 on_job_request_rejected = on_job_master_restart_tasks = on_quarantine_changed = _on_verdict
+on_job_configuration_changed = _on_verdict
 
 STEPS: Mapping[type[Body], Step[DispatcherState]] = {
     dispatcher.PauseJob: on_pause_job,
     dispatcher.ResumeJob: on_resume_job,
     dispatcher.RestartTasks: on_dispatcher_restart_tasks,
+    dispatcher.ConfigureJob: on_configure_job,
     dispatcher.SetQuarantine: on_set_quarantine,
     client.JobRequestRejected: on_job_request_rejected,
     job_master.RestartTasks: on_job_master_restart_tasks,
+    job_master.JobConfigurationChanged: on_job_configuration_changed,
     resource_manager.QuarantineChanged: on_quarantine_changed,
 }

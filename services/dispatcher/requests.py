@@ -19,6 +19,7 @@
 | PauseJob | job_master.SuspendJob | client.JobRequestRejected |
 | ResumeJob | job_master.ResumeJob | client.JobRequestRejected |
 | RestartTasks | job_master.RestartTasks | client.JobRequestRejected |
+| ConfigureJob | job_master.JobConfigurationChanged | client.JobRequestRejected |
 | SetQuarantine | resource_manager.QuarantineChanged | |
 """
 

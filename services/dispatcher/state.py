@@ -246,10 +246,11 @@ class JobAction(StrEnum):
     PAUSE = "PAUSE"
     RESUME = "RESUME"
     RESTART = "RESTART"
+    CONFIGURE = "CONFIGURE"
 
 
 class JobControl(msgspec.Struct, frozen=True, tag=True):
-    """A PauseJob, ResumeJob or RestartTasks without a verdict."""
+    """A PauseJob, ResumeJob, RestartTasks or ConfigureJob without a verdict."""
 
     requester: str
     job_id: str
@@ -257,6 +258,8 @@ class JobControl(msgspec.Struct, frozen=True, tag=True):
     vertex_id: str | None = None
     subtask_index: int | None = None
     tenant: str = ""
+    configuration: Map[str, str] = Map()
+    removed: tuple[str, ...] = ()
 
 
 class QuarantineRequest(msgspec.Struct, frozen=True, tag=True):

@@ -58,6 +58,8 @@ class JobView(msgspec.Struct, frozen=True):
     stage: int | None = None
     """The stage that runs, counted from 1; None of a job without stages, or that has ended."""
     stages: int = 1
+    changed_options: dict[str, str] = {}
+    """The options that have changed since it was started."""
 
 
 class WorkerView(msgspec.Struct, frozen=True):
@@ -146,6 +148,7 @@ def job_view(fold: HistoryProjection, job: Job) -> JobView:
         tenant=job.tenant,
         stage=None if started is None or not started.options.runs_in_stages else started.stage + 1,
         stages=1 if started is None else len(started.topology.stage_ends),
+        changed_options={} if started is None else dict(sorted(started.changed_options.items())),
     )
 
 

@@ -230,6 +230,15 @@ def on_resume_job(
     return replace(state, requested=StatusChange(JobStatus.CREATED, None, record.offset))
 
 
+def on_job_configuration_changed(
+    state: StartedJob, record: Record, body: job_master.JobConfigurationChanged
+) -> StartedJob:
+    kept = {key: text for key, text in state.changed_options.items() if key not in body.removed}
+    changed = {**kept, **body.configuration}
+    options = _options(frozenset({**state.graph.configuration, **changed}.items()))
+    return replace(state, options=options, changed_options=Map(changed))
+
+
 def on_job_master_failed(
     state: StartedJob, record: Record, body: job_master.JobMasterFailed
 ) -> StartedJob | TerminatedJob:
@@ -313,6 +322,7 @@ _STEPS: Steps[Any] = Steps(
         job_master.CancelJob: on_cancel_job,
         job_master.SuspendJob: on_suspend_job,
         job_master.ResumeJob: on_resume_job,
+        job_master.JobConfigurationChanged: on_job_configuration_changed,
         job_master.JobManagerRegistrationSuccess: on_job_manager_registration_success,
         job_master.ChannelsCreated: on_channels_created,
         job_master.ChannelsFailed: on_channels_failed,

@@ -157,6 +157,8 @@ class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
     graph_blob: str | None = None
     """The key of the blob from which TaskExecutors get a large graph; None: they get it in an event."""
     options: JobOptions
+    changed_options: Map[str, str] = Map()
+    """The options that have changed since the job was started, with their values. Only masters read them."""
     topology: SchedulingTopology
     start_offset: int
     """The offset of StartJob, of the last ResumeJob, or of the last rollback."""

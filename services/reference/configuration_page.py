@@ -50,6 +50,10 @@ jobmanagers or jobs read, defaults included; never addresses, and only the paths
 the options from the log, so that every decision can be recomputed from the log alone. A job uses its own options
 first, then the job options of the cluster's configuration at the time when it started.
 
+`tailrace configure JOB KEY=VALUE` changes options of a job while it runs, those with `yes` in the column *in flight*:
+only masters read them, with each decision. For another option stop the job with a savepoint, and run it from there.
+Options of processes change with a restart of the process; masters and TaskExecutors may restart one by one.
+
 A **duration** is a whole number and a unit (`d`, `h`, `min`, `s`, `ms`, `us`); without a unit, milliseconds. A
 **memory size** is a whole number and a unit (`tb`, `gb`, `mb`, `kb`, `b`; 1 kb is 1024 b); without a unit, bytes.
 `auto` takes the value from the machine.
@@ -70,24 +74,30 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _table(group: Iterable[ConfigOption[Any]]) -> str:
-    rows = ["| key | default | may be | read by | |", "|---|---|---|---|---|"]
-    for option in group:
-        rows.append(_row(option))
+    listed = list(group)
+    has_dynamic = any(Scope.JOB in option.scopes for option in listed)
+    columns = ["key", "default", "may be", "read by", *(["in flight"] if has_dynamic else []), ""]
+    rows = [f"| {' | '.join(columns)} |".replace("|  |", "| |"), "|" + "---|" * len(columns)]
+    for option in listed:
+        rows.append(_row(option, has_dynamic=has_dynamic))
         if option is EXTERNAL_RESOURCES:
-            rows.append(_row(EXTERNAL_RESOURCE_AMOUNT))
+            rows.append(_row(EXTERNAL_RESOURCE_AMOUNT, has_dynamic=has_dynamic))
         if option is TENANTS:
-            rows += map(_row, TENANT_OPTIONS)
+            rows += (_row(each, has_dynamic=has_dynamic) for each in TENANT_OPTIONS)
     return "\n".join(rows) + "\n"
 
 
-def _row(option: ConfigOption[Any]) -> str:
+def _row(option: ConfigOption[Any], *, has_dynamic: bool) -> str:
     default = option.write(option.default)
     shown = f"`{default}`" if default else "nothing"
     flink = f" (Flink: {option.flink})" if option.flink else ""
     own = "°" if option.ours else ""
     everyone = Scope.CLIENT in option.scopes
     readers = "all" if everyone else ", ".join(option.scopes)
-    return f"| `{option.key}`{own} | {shown}{flink} | {option.brief} | {readers} | {option.doc} |"
+    cells = [f"`{option.key}`{own}", f"{shown}{flink}", option.brief, readers]
+    if has_dynamic:
+        cells.append("yes" if option.is_dynamic else "no")
+    return f"| {' | '.join((*cells, option.doc))} |"
 
 
 if __name__ == "__main__":

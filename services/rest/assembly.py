@@ -24,7 +24,18 @@ from ..diagnostics.client import DiagnosticsClient
 from ..history.job_history_store import JobHistoryStore
 from ..history.log_source import OpenSource, open_log_source
 from . import page
-from .api import all_jobs, attempts, blobs, cluster, jobs, masters, quarantines, state, subtasks
+from .api import (
+    all_jobs,
+    attempts,
+    blobs,
+    cluster,
+    job_configuration,
+    jobs,
+    masters,
+    quarantines,
+    state,
+    subtasks,
+)
 from .api.topics import ClusterTopics, Read, topic_endpoints
 from .application import Settings, create_application
 from .commands import Commands, flink_commands, own_commands, program_commands
@@ -72,7 +83,14 @@ def list_endpoints(
 def own_endpoints(open_source: OpenSource, requests: Commands, feed: EventFeed) -> list[Endpoint]:
     """Returns tailrace's own endpoints that need the log only."""
     of_jobs = [*jobs.READS, *all_jobs.READS, *attempts.READS, *subtasks.READS]
-    reads = [*state.READS, *blobs.READS, *cluster.READS, *quarantines.READS, *of_jobs]
+    reads = [
+        *state.READS,
+        *blobs.READS,
+        *cluster.READS,
+        *quarantines.READS,
+        *job_configuration.READS,
+        *of_jobs,
+    ]
     return [*reads, *log_endpoints(open_source, feed), *own_commands(requests)]
 
 

@@ -1,9 +1,10 @@
-"""tailrace's own requests of operators by REST: to pause, resume and restart jobs, and to quarantine TaskExecutors."""
+"""tailrace's own requests of operators by REST: to pause, resume, restart and configure jobs, and to quarantine
+TaskExecutors."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Protocol
 
 import msgspec
@@ -15,6 +16,7 @@ from ...schemas.body import Body
 from ...schemas.event import Record
 from ...schemas.types import QuarantineMode
 from ..client.client import Client
+from ..configuration.dynamic_options import find_change_error
 from ..core.role import CLIENT, address
 from .endpoint import Answer, Endpoint, Parameters
 from .errors import BadRequest, Conflict, Forbidden, NotFound
@@ -58,6 +60,10 @@ class RequestSender(Protocol):
         """Returns the id of a job that is the principal's to control."""
         ...
 
+    def find_subtasks_of(self, job_id: str, vertex_id: str) -> tuple[str, int]:
+        """Returns the id of a vertex of a job and its parallelism. Raises NotFound."""
+        ...
+
 
 class OperatorRequests:
     """The commands. Arguments: parameters, body, Idempotency-Key or None."""
@@ -77,11 +83,31 @@ class OperatorRequests:
         """POST /jobs/:jobid/restart: restarts tasks of a job from their last commit"""
         if body.subtask is not None and body.vertex is None:
             raise BadRequest("A subtask needs its vertex.")
+        vertex_id = None
+        if body.vertex is not None:
+            job_id = self._sender.find_controlled_job_id(parameters)
+            vertex_id, parallelism = self._sender.find_subtasks_of(job_id, body.vertex)
+            if body.subtask is not None and body.subtask >= parallelism:
+                raise NotFound(f"JobVertex {body.vertex} has no subtask {body.subtask}")
         return self._control(
             parameters,
-            lambda client, job_id: client.restart_tasks(job_id, body.vertex, body.subtask),
+            lambda client, job_id: client.restart_tasks(job_id, vertex_id, body.subtask),
             dispatcher_events.RestartTasks,
             job_master.RestartTasks,
+        )
+
+    def configure(self, parameters: Parameters, body: Mapping[str, str | None], _key: str | None) -> Answer:
+        """PATCH /jobs/:jobid/configuration: changes options of a job while it runs; null gives an option the value
+        again that the job was started with"""
+        changes = {key: text for key, text in body.items() if text is not None}
+        removed = [key for key, text in body.items() if text is None]
+        if (fault := find_change_error(changes, removed)) is not None:
+            raise BadRequest(f"The options can't change so: {fault}.")
+        return self._control(
+            parameters,
+            lambda client, job_id: client.configure(job_id, changes, removed),
+            dispatcher_events.ConfigureJob,
+            job_master.JobConfigurationChanged,
         )
 
     def set_quarantine(self, _parameters: Parameters, body: QuarantineBody, _key: str | None) -> Answer:
@@ -157,6 +183,18 @@ def operator_commands(sender: RequestSender) -> list[Endpoint]:
                 ("resume", requests.resume, None),
                 ("restart", requests.restart, RestartBody),
             )
+        ),
+        Endpoint(
+            "PATCH",
+            f"{job}/configuration",
+            path_parameters(job),
+            command=requests.configure,
+            body=dict[str, str | None],
+            response=operations.Empty,
+            status=202,
+            errors=(NotFound, Conflict, Forbidden),
+            needs_body=True,
+            role=Role.SUBMITTER,
         ),
         Endpoint(
             "POST",

@@ -36,7 +36,7 @@ from .endpoint import Answer, Parameters
 from .errors import BadRequest, Conflict, Forbidden, NotFound, Unavailable
 from .flink import ids, operations
 from .flink.jobs import VertexRequirements
-from .flink.lookup import dispatcher, find_graph, find_job
+from .flink.lookup import dispatcher, find_graph, find_job, find_vertex
 from .live_replica import LiveReplica
 from .moment import Moment
 from .principal import current_principal
@@ -308,6 +308,13 @@ class Requests(Closeable):
         """Returns the id of the job of `jobid`. Raises NotFound, and Forbidden if it is not the principal's."""
         with self._replica.read() as moment:
             return _find_controlled_job(moment, parameters)[1].job_id
+
+    def find_subtasks_of(self, job_id: str, vertex_id: str) -> tuple[str, int]:
+        """Returns the id of a vertex of a job and its parallelism. Raises NotFound."""
+        with self._replica.read() as moment:
+            _, view = find_job(moment, {"jobid": job_id})
+            found = find_vertex(find_graph(moment, view), {"vertexid": vertex_id})
+            return found.vertex_id, found.parallelism
 
     def close(self) -> None:
         """Closes the connections."""

@@ -364,6 +364,82 @@ def test_topics_are_those_of_cluster_and_its_jobs(
     page.close()
 
 
+def wait_for_tasks(server: Rest, job: str, parallelism: int) -> None:
+    """Waits until all subtasks of the job run with this parallelism."""
+
+    def is_running() -> bool:
+        found = server.get(f"/jobs/{job}")
+        tasks = found["status-counts"]
+        return (
+            {each["parallelism"] for each in found["vertices"]} == {parallelism}
+            and tasks["RUNNING"] == sum(tasks.values()) > 0
+            and found["state"] == "RUNNING"
+        )
+
+    wait_until(is_running, f"job {job} to run with parallelism {parallelism}")
+
+
+def test_job_is_controlled_by_rest(master: Rest, gateway: Rest, job: str) -> None:
+    """Quarantine, drain, release, rescale, restart, pause and resume: each is a request to one server, and the other
+    one shows what came of it."""
+
+    def post(path: str, body: object = None, expected: int = 202) -> Any:
+        status, answer, headers = gateway.send("POST", f"/api/v1{path}", body)
+        assert status == expected, answer
+        if expected < 400:
+            known = int(headers["tailrace-offset"])
+            wait_until(lambda: int(master.send("GET", "/overview")[2]["tailrace-offset"]) >= known, "it")
+        return answer
+
+    def blocked() -> tuple[bool, int]:
+        (executor,) = master.get("/taskmanagers")["taskmanagers"]
+        overview = master.get("/overview")
+        return executor.get("blocked", False), overview.get("taskmanagers-blocked", 0)
+
+    wait_for_tasks(master, job, 2)
+    (executor,) = master.get("/taskmanagers")["taskmanagers"]
+    host = executor["path"].partition(":")[0]
+    for mode, name in (("QUARANTINED", {"taskExecutor": executor["id"]}), ("DRAINING", {"host": host})):
+        post("/quarantines", {**name, "mode": mode, "reason": "a test"}, 200)
+        (found,) = master.get("/api/v1/quarantines")["quarantines"]
+        assert (found["mode"], found["reason"], found["heldSlots"] > 0) == (mode, "a test", True)
+        assert blocked() == (True, 1)
+        post("/quarantines", {**name, "mode": "RELEASED"}, 200)
+        assert master.get("/api/v1/quarantines")["quarantines"] == []
+        assert blocked() == (False, 0)
+    post("/quarantines", {"mode": "RELEASED"}, 400)
+
+    post(f"/jobs/{job}/rescale", {"parallelism": 1}, 200)
+    wait_for_tasks(master, job, 1)
+    bounds = {
+        vertex["id"]: {"parallelism": {"lowerBound": 1, "upperBound": 2}}
+        for vertex in vertices_of(master, job)
+    }
+    assert gateway.send("PUT", f"/v1/jobs/{job}/resource-requirements", bounds)[0] == 200
+    wait_for_tasks(master, job, 2)
+
+    (source, *_) = vertices_of(master, job)
+    first = f"/jobs/{job}/vertices/{source['id']}/subtasks/0"
+    before = master.get(first)["attempt"]
+    post(f"/jobs/{job}/restart", {"vertex": source["id"], "subtask": 0})
+    wait_until(lambda: master.get(first)["attempt"] > before, "another attempt")
+    wait_for_tasks(master, job, 2)
+    post(f"/jobs/{job}/restart", {"vertex": "nobody"}, 404)
+    post(f"/jobs/{job}/restart", {"vertex": source["id"], "subtask": 2}, 404)
+
+    interval, configuration = "execution.checkpointing.interval", f"/api/v1/jobs/{job}/configuration"
+    assert gateway.send("PATCH", configuration, {interval: "1 h"})[0] == 202
+    changed = [each["key"] for each in gateway.get(configuration)["options"] if each["isChanged"]]
+    assert changed == [interval]
+    assert gateway.send("PATCH", configuration, {"state.backend.type": "rocksdb"})[0] == 400
+
+    post(f"/jobs/{job}/pause")
+    wait_until(lambda: master.get(f"/jobs/{job}/status") == {"status": "SUSPENDED"}, "the job to pause")
+    post(f"/jobs/{job}/restart", {}, 409)
+    post(f"/jobs/{job}/resume")
+    wait_for_tasks(master, job, 2)
+
+
 def test_job_is_cancelled_once(master: Rest, gateway: Rest, job: str) -> None:
     assert gateway.send("PATCH", f"/jobs/{job}", None, **{"Idempotency-Key": "x"})[0] == 202
     wait_until(lambda: master.get(f"/jobs/{job}/status") == {"status": "CANCELED"}, "the job to be cancelled")

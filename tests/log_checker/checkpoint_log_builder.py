@@ -34,6 +34,16 @@ class CheckpointLogBuilder(LogBuilder):
             "resource_manager", JM, "job_master.JobManagerRegistrationSuccess", cause=registers, job_id="j"
         )
 
+    def configure(self, configuration: dict[str, str], *removed: str) -> None:
+        self.append(
+            "dispatcher",
+            JM,
+            "job_master.JobConfigurationChanged",
+            job_id="j",
+            configuration=configuration,
+            removed=list(removed),
+        )
+
     def trigger(
         self,
         checkpoint_id: int,

@@ -48,6 +48,9 @@ class Job:
     """A job's settings, and its checkpoints by their ids."""
 
     settings: dict[str, str]
+    """Those that it was started with."""
+    changes: list[tuple[int, dict[str, str]]] = field(default_factory=list)
+    """(offset, all settings that differ from then on), in the order of the log."""
     checkpoints: dict[int, Checkpoint] = field(default_factory=dict)
     pending: dict[int, Checkpoint] = field(default_factory=dict)
     retained: dict[int, Checkpoint] = field(default_factory=dict)
@@ -60,11 +63,27 @@ class Job:
     last_end: tuple[int, int] = (-1, 0)
     """(offset, time) at which a checkpoint ended last, one way or the other; forgotten when the job goes back."""
 
-    def number(self, key: str) -> int:
-        return int(self.settings.get(key, "1"))
+    def change(self, offset: int, configuration: dict[str, str], removed: list[str]) -> None:
+        before = self.changes[-1][1] if self.changes else {}
+        kept = {key: text for key, text in before.items() if key not in removed}
+        self.changes.append((offset, {**kept, **configuration}))
 
-    def duration(self, key: str, default: int) -> int:
-        text = self.settings.get(key)
+    def text(self, key: str, at: int) -> str | None:
+        """Returns a setting as a decision sees it that knows the log up to an offset."""
+        known = [changed for offset, changed in self.changes if offset <= at]
+        return {**self.settings, **(known[-1] if known else {})}.get(key)
+
+    def number(self, key: str, at: int) -> int:
+        return int(self.text(key, at) or "1")
+
+    def least(self, key: str, before: int) -> int:
+        """Returns the least value that a setting had before an offset."""
+        return min(
+            self.number(key, at) for at in (0, *(offset for offset, _ in self.changes if offset < before))
+        )
+
+    def duration(self, key: str, default: int, at: int) -> int:
+        text = self.text(key, at)
         return default if text is None else microseconds(text)
 
 

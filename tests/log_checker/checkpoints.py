@@ -36,6 +36,7 @@ class Checkpoints:
         self._now = 0
         self._steps = {
             "job_master.StartJob": self._started,
+            "job_master.JobConfigurationChanged": self._configured,
             "job_master.CheckpointTriggered": self._triggered,
             "job_master.AcknowledgeCheckpoint": self._acknowledged,
             "job_master.CheckpointCompleted": self._completed,
@@ -59,7 +60,7 @@ class Checkpoints:
             return
         for job_id, job in self.jobs.items():
             ended = job_id in self._slots.ended
-            timeout = job.duration(TIMEOUT, 600_000_000)
+            timeout = job.duration(TIMEOUT, 600_000_000, NEVER)
             for checkpoint in job.pending.values():
                 if ended or self._now - checkpoint.time > timeout:
                     yield f"{_format_checkpoint(job_id, checkpoint)} is neither complete nor aborted"
@@ -67,6 +68,11 @@ class Checkpoints:
     def _started(self, event: Event) -> Iterator[str]:
         settings = {**event["job_graph"].get("configuration", {}), **event.body.get("configuration", {})}
         self.jobs.setdefault(event["job_id"], Job(settings))
+        return iter(())
+
+    def _configured(self, event: Event) -> Iterator[str]:
+        job = self.jobs.setdefault(event["job_id"], Job({}))
+        job.change(event.offset, dict(event["configuration"]), list(event["removed"]))
         return iter(())
 
     def _triggered(self, event: Event) -> Iterator[str]:
@@ -138,13 +144,13 @@ class Checkpoints:
     def _not_too_many(self, event: Event, job: Job, new: Checkpoint) -> Iterator[str]:
         if new.is_savepoint or not new.is_periodic:
             return
-        job_id = event["job_id"]
-        if job.settings.get(INTERVAL, "off") == "off":
+        job_id, known = event["job_id"], _known_offset(event)
+        if (job.text(INTERVAL, known) or "off") == "off":
             yield f"{job_id} triggers checkpoint {new.checkpoint_id}, for which nobody asked"
         pending = [checkpoint for checkpoint in job.pending.values() if not checkpoint.is_savepoint]
-        if len(pending) >= job.number(CONCURRENT):
+        if len(pending) >= job.number(CONCURRENT, known):
             yield f"{job_id} triggers checkpoint {new.checkpoint_id} while {len(pending)} are pending"
-        pause = job.duration(MIN_PAUSE, 0)
+        pause = job.duration(MIN_PAUSE, 0, known)
         offset, time = job.last_end
         since = new.time - time
         if offset >= 0 and event.has_read(offset) and since < pause:
@@ -221,7 +227,8 @@ class Checkpoints:
             yield f"{_format_checkpoint(job_id, checkpoint)} is aborted, though it was {_describe_end(checkpoint)}"
 
     def _expired(self, event: Event, checkpoint: Checkpoint) -> Iterator[str]:
-        if event.time - checkpoint.time < self.jobs[event["job_id"]].duration(TIMEOUT, 600_000_000):
+        timeout = self.jobs[event["job_id"]].duration(TIMEOUT, 600_000_000, _known_offset(event))
+        if event.time - checkpoint.time < timeout:
             yield (
                 f"{_format_checkpoint(event['job_id'], checkpoint)} has expired after "
                 f"{event.time - checkpoint.time} us"
@@ -249,7 +256,7 @@ class Checkpoints:
             return
         job = self.jobs[job_id]
         newer = [number for number in job.retained if number > checkpoint_id]
-        if len(newer) < job.number(RETAINED) and checkpoint.uri not in job.unreadable:
+        if len(newer) < job.least(RETAINED, event.offset) and checkpoint.uri not in job.unreadable:
             yield f"{_format_checkpoint(job_id, checkpoint)} is discarded, but only {len(newer)} newer ones are there"
         checkpoint.discarded = event.offset
         del job.retained[checkpoint_id]
@@ -293,6 +300,11 @@ class Checkpoints:
 def _format_checkpoint(job_id: str, checkpoint: Checkpoint) -> str:
     kind = "savepoint" if checkpoint.is_savepoint else "checkpoint"
     return f"{kind} {checkpoint.checkpoint_id} of {job_id}"
+
+
+def _known_offset(event: Event) -> int:
+    """Returns the offset up to which the sender knew the log."""
+    return event.offset if event.decided_at is None else event.decided_at
 
 
 def _has_lost_attempt(checkpoint: Checkpoint) -> bool:

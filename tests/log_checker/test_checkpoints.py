@@ -70,6 +70,14 @@ def test_checker_accepts_savepoint_with_answer_to_client() -> None:
     assert find_violations(builder) == []
 
 
+def test_checker_goes_by_settings_that_decision_has_read() -> None:
+    builder = two_checkpoints()
+    builder.configure({"execution.checkpointing.timeout": "0 ms"})
+    builder.trigger(3)
+    builder.abort(3, "CHECKPOINT_EXPIRED")
+    assert find_violations(builder) == []
+
+
 def test_checker_expects_no_part_of_finished_task() -> None:
     builder = checkpointed_job()
     builder.report("a0", "FINISHED", "te-1")
@@ -211,6 +219,12 @@ def one_is_never_over(builder: CheckpointLogBuilder) -> None:
 def one_expires_too_early(builder: CheckpointLogBuilder) -> None:
     builder.trigger(3)
     builder.abort(3, "CHECKPOINT_EXPIRED")
+
+
+def one_expires_by_setting_that_was_removed(builder: CheckpointLogBuilder) -> None:
+    builder.configure({"execution.checkpointing.timeout": "0 ms"})
+    builder.configure({}, "execution.checkpointing.timeout")
+    one_expires_too_early(builder)
 
 
 def complete_checkpoint_is_aborted(builder: CheckpointLogBuilder) -> None:
@@ -374,6 +388,7 @@ BAD: dict[Callable[[CheckpointLogBuilder], None], str] = {
     two_are_pending: "while 1 are pending",
     one_is_never_over: "neither complete nor aborted",
     one_expires_too_early: "has expired after 0 us",
+    one_expires_by_setting_that_was_removed: "has expired after 0 us",
     complete_checkpoint_is_aborted: "though it was complete",
     one_is_written_where_another_was: "as checkpoint 2 of j was",
     pending_checkpoint_is_confirmed: "is told that checkpoint 3 of j is complete",

@@ -320,6 +320,28 @@ def a_task_executor_is_quarantined_and_its_tasks_move() -> Cluster:
     return cluster
 
 
+def options_of_a_job_change_while_it_runs() -> Cluster:
+    """An option of a job changes and gets its first value again; one that can't change is refused."""
+    cluster = start_cluster("te-1")
+    cluster.submit("j1")
+    cluster.settle()
+    interval = "execution.checkpointing.interval"
+    for configuration, removed in (
+        ({interval: "10 s", "restart-strategy.type": "none"}, ()),
+        ({}, (interval,)),
+        ({"state.backend.type": "rocksdb"}, ()),
+    ):
+        body = dispatcher.ConfigureJob(job_id="j1", configuration=configuration, removed=removed)
+        cluster.send("client/test", "dispatcher", body)
+        cluster.settle()
+    cluster.start_master()
+    cluster.settle()
+    te = "task_executor/te-1"
+    cluster.report(te, first_task(cluster, "te-1"), ExecutionState.FAILED, "it broke", {})
+    cluster.settle()
+    return cluster
+
+
 def _quarantine(mode: QuarantineMode, resource_id: str | None, host: str | None) -> dispatcher.SetQuarantine:
     return dispatcher.SetQuarantine(resource_id=resource_id, host=host, mode=mode, reason="disk errors")
 
@@ -347,6 +369,7 @@ SCENARIOS: dict[str, Callable[[], Cluster]] = {
         a_worker_is_started_and_released_when_it_is_idle,
         a_task_executor_is_lost_and_lives,
         a_task_executor_is_quarantined_and_its_tasks_move,
+        options_of_a_job_change_while_it_runs,
         *STORIES,
         *STORIES_OF_MASTERS,
     )

@@ -1,4 +1,4 @@
-"""`tailrace pause`, `resume` and `restart`: the commands on jobs that go on."""
+"""`tailrace pause`, `resume`, `restart` and `configure`: the commands on jobs that go on."""
 
 from __future__ import annotations
 
@@ -59,3 +59,35 @@ def restart(
     from ..execution import job_operations
 
     job_operations.restart(configuration, job, vertex, subtask, detached=detached)
+
+
+def configure(
+    job: JobId,
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Options and their new values.")
+    ] = None,
+    delete: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delete",
+            metavar="KEY",
+            help="Give an option its first value again; may be given more than once.",
+        ),
+    ] = None,
+    cluster: ClusterOptions = DEFAULT_CLUSTER,
+) -> None:
+    """Change options of a job while it runs, without a restart: checkpoints, restart strategies, autoscaler.
+
+    docs/configuration.md says which options can change so. The values stay through restarts of the cluster and of the
+    job's tasks; a new job, also from a savepoint, has its own.
+    """
+    changes = {}
+    for text in options or []:
+        key, is_given, value = text.partition("=")
+        if not is_given:
+            raise CommandFailure(ExitCode.USAGE, f"{text} is no KEY=VALUE")
+        changes[key.strip()] = value.strip()
+    configuration = cluster.find_or_rest()
+    from ..execution import job_operations
+
+    job_operations.configure(configuration, job, changes, delete or [])

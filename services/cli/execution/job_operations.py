@@ -1,9 +1,9 @@
-"""Pauses, resumes and restarts jobs, and waits until that is done."""
+"""Pauses, resumes, restarts and configures jobs, and waits until that is done."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ....schemas.client import JobRequestRejected
@@ -12,6 +12,7 @@ from ....schemas.states import JOB_ENDS
 from ....schemas.types import ExecutionState, JobStatus
 from ...client.rest_client import JobClient, open_job_client
 from ...configuration import Configuration
+from ...configuration.dynamic_options import find_change_error
 from ...core.role import DISPATCHER, JOB_MASTER, address
 from ...dispatcher.state import DispatcherState, Phase
 from ...history import HistoryProjection
@@ -88,6 +89,34 @@ def restart(
     if not detached:
         count = len(chosen)
         print_progress(f"{count} task{'' if count == 1 else 's'} of job {job_id} restarted")
+
+
+def configure(
+    configuration: Configuration, wanted: str, changes: Mapping[str, str], removed: Sequence[str]
+) -> None:
+    """Changes options of a job, and waits until its JobMaster has them. Raises CommandFailure."""
+    if (fault := find_change_error(changes, removed)) is not None:
+        raise CommandFailure(ExitCode.USAGE, fault)
+    _, job = read_job(configuration, wanted)
+    check_not_ended(job, "it has no options to change")
+    job_id = job.job_id
+
+    def has_changed(now: HistoryProjection, job_id: str) -> bool:
+        found = _master(now, job_id)
+        return found is not None and all(
+            found.changed_options.get(key) == value
+            for key, value in {**changes, **dict.fromkeys(removed)}.items()
+        )
+
+    _request(
+        configuration,
+        job_id,
+        lambda client: client.configure(job_id, changes, removed),
+        has_changed,
+        "its JobMaster has not answered",
+    )
+    keys = ", ".join((*changes, *removed))
+    print_progress(f"job {job_id} has new values of {keys}: its next decisions go by them")
 
 
 def _request(

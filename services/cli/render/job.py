@@ -125,6 +125,9 @@ def format_job(job: JobView, waits: Sequence[str] = ()) -> list[str]:
         lines.append(f"  stage        {job.stage} of {job.stages}")
     lines += [f"  {'waits for' if i == 0 else '':<12} {wait}" for i, wait in enumerate(waits)]
     lines += [f"  {line}" for line in _checkpoints(job.checkpoints)]
+    if job.changed_options:
+        changed = ", ".join(f"{key}={text}" for key, text in job.changed_options.items())
+        lines.append(f"  configured   {changed}")
     if job.accumulators:
         counted = ", ".join(f"{name} {format_amount(value)}" for name, value in job.accumulators.items())
         lines.append(f"  accumulators {counted}")

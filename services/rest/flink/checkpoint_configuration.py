@@ -44,7 +44,7 @@ def configuration(moment: Moment, parameters: Parameters) -> CheckpointConfigura
     _, view = find_job(moment, parameters)
     cluster = dispatcher(moment).configuration or {}
     options = CheckpointingOptions.from_configuration(
-        job_configuration(cluster, find_graph(moment, view).configuration)
+        {**job_configuration(cluster, find_graph(moment, view).configuration), **view.changed_options}
     )
     is_retained = options.retention.value != "NO_EXTERNALIZED_CHECKPOINTS"
     tolerable = options.tolerable_failures

@@ -147,7 +147,7 @@ def configuration(moment: Moment, parameters: Parameters) -> JobConfiguration:
     """GET /jobs/:jobid/config"""
     job, view = find_job(moment, parameters)
     graph = find_graph(moment, view)
-    own = dict(graph.configuration)
+    own = {**graph.configuration, **view.changed_options}
     strategy = restart_strategy({**(dispatcher(moment).configuration or {}), **own})
     widest = max((vertex.parallelism for vertex in graph.vertices), default=job.parallelism or -1)
     return JobConfiguration(

@@ -1,4 +1,4 @@
-"""What operators do: quarantines, pauses and restarts; and the law of a quarantine, over the log."""
+"""What operators do: quarantines, pauses, restarts, changes of options; and the law of a quarantine, over the log."""
 
 from __future__ import annotations
 
@@ -15,8 +15,27 @@ from tailrace.services.resource_manager.state import host_of
 
 from ..async_simulator import AsyncSimulator
 
-_ACTIONS = {"set_quarantine": 4.0, "release_all": 1.0, "pause": 0.7, "resume": 1.0, "restart_tasks": 1.5}
+_ACTIONS = {
+    "set_quarantine": 4.0,
+    "release_all": 1.0,
+    "pause": 0.7,
+    "resume": 1.0,
+    "restart_tasks": 1.5,
+    "configure": 1.0,
+}
 """Weights of the requests."""
+_CHANGES = {
+    "execution.checkpointing.interval": ("10 ms", "1 s", "1 h", "off"),
+    "execution.checkpointing.timeout": ("1 s", "1 min"),
+    "execution.checkpointing.min-pause": ("0 ms", "5 s"),
+    "execution.checkpointing.max-concurrent-checkpoints": ("1", "3", "0"),
+    "execution.checkpointing.tolerable-failed-checkpoints": ("0", "unlimited"),
+    "restart-strategy.type": ("fixed-delay", "failure-rate", "exponential-delay"),
+    "restart-strategy.fixed-delay.attempts": ("5", "100"),
+    "job.autoscaler.enabled": ("true", "false"),
+    "state.backend.type": ("rocksdb",),
+}
+"""Values of options, also such that are refused."""
 _MODES = (QuarantineMode.RELEASED, QuarantineMode.QUARANTINED, QuarantineMode.DRAINING)
 
 
@@ -52,6 +71,8 @@ class OperationChaos:
             case "resume":
                 body = dispatcher.ResumeJob(job_id=draw.choice(self.job_ids))
                 self.world.request(body, admitted=draw.choice((1, 1, 2)))
+            case "configure":
+                self._configure(draw)
             case _:
                 self._restart_tasks(draw)
 
@@ -68,6 +89,16 @@ class OperationChaos:
             self._set_quarantine(resource_id, None, QuarantineMode.RELEASED)
         for host in sorted(manager.quarantines.hosts):
             self._set_quarantine(None, host, QuarantineMode.RELEASED)
+
+    def _configure(self, draw: random.Random) -> None:
+        """Changes options of a job, or gives them their first values again."""
+        keys = draw.sample(sorted(_CHANGES), draw.randint(1, 2))
+        changes = {key: draw.choice(_CHANGES[key]) for key in keys}
+        job_id = draw.choice(self.job_ids)
+        if draw.random() < 0.3:
+            self.world.request(dispatcher.ConfigureJob(job_id=job_id, configuration={}, removed=tuple(keys)))
+        else:
+            self.world.request(dispatcher.ConfigureJob(job_id=job_id, configuration=changes))
 
     def _restart_tasks(self, draw: random.Random) -> None:
         """Restarts a subtask, a vertex or a whole job."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from tailrace.schemas import client, dispatcher
 from tailrace.schemas.body import Body
 from tailrace.schemas.types import ExecutionState, JobStatus
+from tailrace.services.configuration.role_options import FixedDelay, JobOptions
 from tailrace.services.job_master.state import StartedJob
 
 from .cluster import Cluster, graph, start_cluster
+from .jobs import with_options
 
 
 def running() -> Cluster:
@@ -98,3 +100,77 @@ def test_restart_of_job_restarts_all_tasks() -> None:
     assert {after.executions[each].state for each in after.current_attempts.values()} == {
         ExecutionState.RUNNING
     }
+
+
+INTERVAL, BACKEND = "execution.checkpointing.interval", "state.backend.type"
+FIXED_DELAY = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.attempts": "3"}
+
+
+def configure(cluster: Cluster, configuration: dict[str, str], *removed: str) -> None:
+    request(cluster, dispatcher.ConfigureJob(job_id="j1", configuration=configuration, removed=removed))
+
+
+def test_changed_options_hold_without_restart_and_until_they_are_removed() -> None:
+    cluster = running()
+    before, attempts = job(cluster).options, job(cluster).current_attempts
+    configure(cluster, {**FIXED_DELAY, INTERVAL: "5 s"})
+    options = job(cluster).options
+    assert isinstance(options.restart_strategy, FixedDelay)
+    assert (options.restart_strategy.attempts, options.checkpointing.interval) == (3, 5_000_000)
+    configure(cluster, {INTERVAL: "7 s"}, *FIXED_DELAY)
+    assert dict(job(cluster).changed_options) == {INTERVAL: "7 s"}
+    configure(cluster, {}, INTERVAL)
+    assert (job(cluster).options, dict(job(cluster).changed_options)) == (before, {})
+    assert job(cluster).current_attempts == attempts
+    assert len(cluster.events_of("JobConfigurationChanged")) == 3
+
+
+def test_options_after_change_are_those_of_job_started_with_them() -> None:
+    cluster = running()
+    configure(cluster, {**FIXED_DELAY, INTERVAL: "5 s"})
+    started = job(cluster)
+    again = JobOptions.from_configuration({**started.graph.configuration, **started.changed_options})
+    assert started.options == again
+
+
+def test_changed_options_survive_pause_new_leader_and_resumption() -> None:
+    cluster = running()
+    request(cluster, dispatcher.PauseJob(job_id="j1"))
+    configure(cluster, {INTERVAL: "5 s"})
+    cluster.start_master()
+    cluster.settle()
+    request(cluster, dispatcher.ResumeJob(job_id="j1"))
+    assert job(cluster).is_fully_running
+    assert job(cluster).options.checkpointing.interval == 5_000_000
+
+
+def test_changed_interval_decides_when_next_checkpoint_is_triggered() -> None:
+    cluster = start_cluster("te-1", slots=2)
+    checkpointing = {"state.checkpoints.dir": "file:///checkpoints", INTERVAL: "1 h"}
+    cluster.submit("j1", with_options(graph(2), checkpointing))
+    cluster.settle()
+    cluster.tick(30)
+    assert cluster.events_of("CheckpointTriggered") == []
+    configure(cluster, {INTERVAL: "10 s"})
+    cluster.tick(30)
+    assert cluster.events_of("CheckpointTriggered") != []
+
+
+def test_change_that_is_not_possible_is_refused_with_what_to_do() -> None:
+    cluster = running()
+    configure(cluster, {BACKEND: "rocksdb", INTERVAL: "5 s"})
+    configure(cluster, {INTERVAL: "off"})
+    configure(cluster, {INTERVAL: "soon"})
+    configure(cluster, {"execution.checkpointing.intervall": "5 s"})
+    configure(cluster, {"heartbeat.timeout": "5 s"})
+    configure(cluster, {})
+    configure(cluster, {INTERVAL: "5 s"}, INTERVAL)
+    reasons = refusals(cluster)
+    assert "can't change while the job runs: stop the job with a savepoint" in reasons[0]
+    assert "can't become `off`" in reasons[1]
+    assert "execution.checkpointing.interval is 'soon': it may be" in reasons[2]
+    assert reasons[3].endswith("the nearest is execution.checkpointing.interval")
+    assert "is an option of the cluster's processes" in reasons[4]
+    assert reasons[5:] == ["no option is named", f"{INTERVAL} can't be both set and removed"]
+    assert cluster.events_of("JobConfigurationChanged") == []
+    assert not job(cluster).changed_options

@@ -5,6 +5,7 @@ import { TableCard } from "../parts/table";
 /** The options of a job, and those of the cluster that it runs with. */
 export function ConfigurationView({ id }: { id: string }) {
   const job = useQuery("/v1/jobs/{jobid}/config", { jobid: id }, { refresh: "never" });
+  const own = useQuery("/api/v1/jobs/{jobid}/configuration", { jobid: id });
   const cluster = useQuery("/v1/jobs/{jobid}/jobmanager/config", { jobid: id }, { refresh: "never" });
   return (
     <>
@@ -18,6 +19,17 @@ export function ConfigurationView({ id }: { id: string }) {
               ["Restart strategy", execution["restart-strategy"]],
               ...Object.entries(execution["user-config"]),
             ]}
+          />
+        )}
+      </Loaded>
+      <Loaded query={own}>
+        {({ options }) => (
+          <Options
+            label="Values of the job's options"
+            options={options.map(({ key, value, isChanged }) => [
+              key,
+              isChanged ? `${value} (changed since the job was started)` : value,
+            ])}
           />
         )}
       </Loaded>
