@@ -141,19 +141,18 @@ def cluster(four_slots: Cluster) -> Cluster:
     return four_slots
 
 
-def test_upgraded_job_has_each_result_once(cluster: Cluster) -> None:
+def test_job_whose_new_program_fails_goes_back_and_has_each_result_once(cluster: Cluster) -> None:
     job = Counting(cluster)
     job.wait_for_results_of("v1")
-    code, done, said = job.upgrade(job.program("v2"))
-    assert (code, done["outcome"], done["upgraded_job_id"]) == (ExitCode.OK, "STABLE", job.job_id), said
-    job.job_id = done["job_id"]
-    job.wait_for_results_of("v2")
-    code, done, said = job.upgrade(job.program("v3", failure=FAILS))
-    assert (code, done["outcome"]) == (ExitCode.ROLLED_BACK, "ROLLED_BACK"), said
+    code, done, said = job.upgrade(job.program("v2", failure=FAILS))
+    assert (code, done["outcome"], done["upgraded_job_id"]) == (
+        ExitCode.ROLLED_BACK,
+        "ROLLED_BACK",
+        job.job_id,
+    ), said
     assert re.search("a task failed: .*planted", done["reason"])
     cluster.ok("stop", done["job_id"])
     job.check()
-    assert {line.partition(" ")[0] for line in job.written()} == {"v1", "v2"}
 
 
 @pytest.mark.soak
