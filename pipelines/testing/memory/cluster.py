@@ -158,6 +158,7 @@ class MemoryCluster(MemorySurroundings):
             crash_rate = 0.0
         elif crash_rate is None:
             crash_rate = rng.choice([0.1, 0.03])  # early, or when much has been sent
+        self._attempts.clear()  # a second run starts the job again
         try:
             self.start()
             while (unfinished := self.unfinished()) and not (until is not None and until(self.kafka)):
