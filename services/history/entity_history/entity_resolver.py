@@ -102,7 +102,9 @@ class EntityResolver:
             if changed in before and isinstance(state, StartedJob):
                 self._find_new(state, known if isinstance(known, StartedJob) else None, found)
         for name, extract in plan:
-            extract(self, record, getattr(body, name), found)
+            value = getattr(body, name)
+            if value is not None:
+                extract(self, record, value, found)
         if kind in _DEPENDING:
             found.update(dict.fromkeys(self._dependent(record, before)))
         if entry.job is not None:
@@ -276,8 +278,7 @@ class EntityResolver:
             found[checkpoint(own, number)] = None
 
     def _extract_checkpoint(self, record: Record, stored: Any, found: Found) -> None:
-        if stored is not None:
-            self._extract_checkpoint_id(record, stored.checkpoint_id, found)
+        self._extract_checkpoint_id(record, stored.checkpoint_id, found)
 
     def _extract_peer(self, _: Record, peer: str, found: Found) -> None:
         other = entity_from_address(peer)
