@@ -82,7 +82,7 @@ FINGERPRINTS: Mapping[str, str] = MappingProxyType(
         "tailrace.job_master.RestartTasks": "58d09cf564a0ecf5",
         "tailrace.job_master.RestoreFailed": "39e695c1d531385b",
         "tailrace.job_master.ResumeJob": "a2fc951abc5605d8",
-        "tailrace.job_master.ScalingDecided": "f9edbf87acc5944e",
+        "tailrace.job_master.ScalingDecided": "267760659d217447",
         "tailrace.job_master.SlotAllocationFailed": "88ccc9be11abc150",
         "tailrace.job_master.SlowTaskDetected": "064e38536ca917a4",
         "tailrace.job_master.StartJob": "450ba170bcfab700",

@@ -416,6 +416,8 @@ class ScalingDecided(Body, frozen=True, gc=False, kw_only=True):
     """Id of the job. Since 0.1.0."""
     parallelism: Mapping[str, int] = msgspec.field(default_factory=dict)
     """The new parallelism of each vertex that should change, by vertex id; empty if none should. Since 0.1.0."""
+    capacity: Mapping[str, float] = msgspec.field(default_factory=dict)
+    """What each of these vertices can process at its present parallelism, in records per second (the true processing rate in Flink); a vertex whose limit nothing shows is missing. Since 0.1.0."""
     is_advice: bool = False
     """If true, the job is not rescaled, for job.autoscaler.scaling.enabled is false; if false, it is rescaled if parallelism is not empty. Since 0.1.0."""
     reason: str

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ....infra.config.option_types import SECOND
@@ -51,10 +52,12 @@ class Load(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """`parallelism`: the new one of each vertex that should change, by vertex id."""
+    """`parallelism`: the new one of each vertex that should change, by vertex id; `capacity`: what these can process
+    now, as far as something shows a limit."""
 
     parallelism: Mapping[str, int]
     reason: str
+    capacity: Mapping[str, float] = MappingProxyType({})
 
 
 class _Verdict(NamedTuple):
@@ -114,7 +117,9 @@ def decide(
             for vertex in vertices
             if vertex.vertex_id in changes
         ]
-        return Decision(changes, _joined(told))
+        capacities = {vertex_id: loads[vertex_id].capacity for vertex_id in changes}
+        limits_shown = {key: round(each, 3) for key, each in capacities.items() if math.isfinite(each)}
+        return Decision(changes, _joined(told), limits_shown)
     blocked = [
         f"{_short(vertex.name)} {verdict.blocked}"
         for vertex in vertices

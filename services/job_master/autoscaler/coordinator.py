@@ -33,16 +33,15 @@ REQUESTER = address(CLIENT, "autoscaler")
 
 
 def follow(state: StartedJob, record: Record) -> StartedJob:
-    """Requires a measurement when the job has come to rest, and voids it when it changes."""
-    autoscaling = state.autoscaling
-    options = state.options
-    is_measurable = options.autoscaler.is_enabled and not options.runs_in_stages and _is_steady(state)
-    if is_measurable == (autoscaling.cause is not None):
+    """Notes when the job has come to rest, so that tasks can be measured; voids a measurement when it changes."""
+    autoscaling, is_steady = state.autoscaling, _is_steady(state)
+    if is_steady == (autoscaling.cause is not None):
         return state
-    if not is_measurable:
-        return replace(state, autoscaling=replace(autoscaling, cause=None, measurement=None))
-    begins = record.header.time + state.options.autoscaler.stabilization_interval
-    return replace(state, autoscaling=replace(autoscaling, cause=record.offset, begins=begins))
+    if is_steady:
+        autoscaling = replace(autoscaling, cause=record.offset, since=record.header.time, is_stable=False)
+    else:
+        autoscaling = replace(autoscaling, cause=None, measurement=None)
+    return replace(state, autoscaling=autoscaling)
 
 
 def _is_steady(state: StartedJob) -> bool:
@@ -76,7 +75,8 @@ def on_scaling_decided(state: StartedJob, record: Record, body: job_master.Scali
     autoscaling = replace(
         autoscaling,
         cause=record.offset,
-        begins=now,
+        since=now,
+        is_stable=True,
         measurement=None,
         decisions=autoscaling.with_decision(decision),
     )
@@ -84,7 +84,7 @@ def on_scaling_decided(state: StartedJob, record: Record, body: job_master.Scali
         return replace(state, autoscaling=autoscaling)
     request = _request(state, record.offset, now, body.parallelism, body.reason)
     rescaling = replace(state.rescaling, requests=(*state.rescaling.requests, request))
-    scale_ups = autoscaling.scale_ups.update(_scale_ups(state, measured, body.parallelism, now))
+    scale_ups = autoscaling.scale_ups.update(_scale_ups(state, body, now))
     return replace(state, autoscaling=replace(autoscaling, scale_ups=scale_ups), rescaling=rescaling)
 
 
@@ -106,16 +106,12 @@ def _request(
     )
 
 
-def _scale_ups(
-    state: StartedJob, measured: Measurement, parallelism: Mapping[str, int], now: int
-) -> Mapping[str, ScaleUp]:
-    loads = algorithm.find_loads(state.graph, measured, state.options.autoscaler)
+def _scale_ups(state: StartedJob, decided: job_master.ScalingDecided, now: int) -> Mapping[str, ScaleUp]:
     found = {}
-    for vertex_id, after in parallelism.items():
-        before = state.topology.vertices[vertex_id].parallelism
-        if after > before:
-            capacity = loads[vertex_id].capacity
-            found[vertex_id] = ScaleUp(now, after, capacity, capacity * after / before)
+    for vertex_id, after in decided.parallelism.items():
+        vertex, capacity = state.topology.vertices.get(vertex_id), decided.capacity.get(vertex_id, 0.0)
+        if vertex is not None and after > vertex.parallelism:
+            found[vertex_id] = ScaleUp(now, after, capacity, capacity * after / vertex.parallelism)
     return found
 
 
@@ -129,15 +125,18 @@ def outgoing_events(state: StartedJob) -> list[OutgoingEvent]:
         for vertex in state.graph.vertices
         if not is_parallel(vertex) or find_finished(state, {vertex.vertex_id: 0}) is not None
     ]
-    parallelism, reason = algorithm.decide(state.graph, measured, options, state.autoscaling.scale_ups, fixed)
+    parallelism, reason, capacity = algorithm.decide(
+        state.graph, measured, options, state.autoscaling.scale_ups, fixed
+    )
     if parallelism:
         try:
             validation.check(state, _request(state, measured.offset, measured.time, parallelism, ""))
         except validation.RequestRefused as refused:
-            parallelism, reason = {}, f"{refused}; wanted: {reason}"
+            parallelism, reason, capacity = {}, f"{refused}; wanted: {reason}", {}
     body = job_master.ScalingDecided(
         job_id=state.job_id,
         parallelism=dict(parallelism),
+        capacity=dict(capacity),
         is_advice=bool(parallelism) and not options.is_scaling_enabled,
         reason=reason,
     )
@@ -146,12 +145,15 @@ def outgoing_events(state: StartedJob) -> list[OutgoingEvent]:
 
 def instructions(state: StartedJob) -> tuple[MeasureTasks, ...]:
     """Returns the measurement that the job waits for."""
-    autoscaling = state.autoscaling
+    autoscaling, options = state.autoscaling, state.options
     if autoscaling.cause is None or autoscaling.measurement is not None:
         return ()
+    if not options.autoscaler.is_enabled or options.runs_in_stages:
+        return ()
     vertices = {vertex.vertex_id: vertex.parallelism for vertex in state.topology.in_order}
-    window = state.options.autoscaler.metrics_window
-    return (MeasureTasks(state.job_id, autoscaling.begins, window, Map(vertices), autoscaling.cause),)
+    begins = autoscaling.since + (0 if autoscaling.is_stable else options.autoscaler.stabilization_interval)
+    window = options.autoscaler.metrics_window
+    return (MeasureTasks(state.job_id, begins, window, Map(vertices), autoscaling.cause),)
 
 
 STEPS: Mapping[type[Body], Step[StartedJob]] = {

@@ -44,9 +44,11 @@ class Autoscaling(msgspec.Struct, frozen=True):
     """All about the autoscaler of a job."""
 
     cause: int | None = None
-    """The offset of the event after which the tasks are measured; None: not all tasks run, or the job changes."""
-    begins: Time = 0
-    """When the measurement begins."""
+    """The offset of the event after which tasks can be measured; None: not all tasks run, or the job changes."""
+    since: Time = 0
+    """The time of that event."""
+    is_stable: bool = False
+    """Whether tasks were measured before that event, and nothing has changed since."""
     measurement: Measurement | None = None
     scale_ups: Map[str, ScaleUp] = Map()
     """By vertex id."""

@@ -90,11 +90,10 @@ class SimulatedJob:
         """Measures the job for a window, and changes it as decided."""
         measurement = self.run(self.options.metrics_window / SECOND)
         decision = decide(self.graph, measurement, self.options, self.scale_ups)
-        loads = find_loads(self.graph, measurement, self.options)
         for name, after in decision.parallelism.items():
             before = self.parallelism[name]
             if after > before:
-                capacity = loads[name].capacity
+                capacity = decision.capacity[name]
                 self.scale_ups[name] = ScaleUp(measurement.time, after, capacity, capacity * after / before)
         if decision.parallelism:
             self.changes.append((self.now_s, decision.parallelism))
