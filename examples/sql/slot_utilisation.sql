@@ -9,6 +9,8 @@ gone AS (
     SELECT offset, time, resource_id FROM resource_manager_SendSlotReport
     UNION ALL
     SELECT offset, time, resource_id FROM everyone_TaskExecutorLost
+    UNION ALL
+    SELECT offset, time, resource_id FROM resource_manager_DisconnectTaskManager
 ),
 slots AS (
     SELECT offset, time, slot.slot_id AS slot_id, 1 AS there, int(slot.allocation_id IS NOT NULL) AS used FROM reports
