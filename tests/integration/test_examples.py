@@ -270,7 +270,7 @@ def _drawn(number: int) -> Program:
     @settings(
         max_examples=20, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
     )
-    @given(programs(steps=3, most_parallel=2))
+    @given(programs(steps=3, most_parallel=2, in_memory=False))
     def draw(drawn: Program) -> None:
         results.append(drawn)
 

@@ -100,13 +100,14 @@ def programs(
     *,
     rescalable: bool = False,
     typed: bool = False,
+    in_memory: bool = True,
 ) -> Program:
     """Draws programs of up to so many steps, and the steps that these require.
 
     `rescalable`: the results do not depend on the parallelism of steps with more than one subtask. `typed`: no record
-    is pickled.
+    is pickled. `in_memory`: it runs in memory only, where Journal (journal.py) can commit.
     """
-    drawing = _Drawing(draw, most_parallel, rescalable, typed)
+    drawing = _Drawing(draw, most_parallel, rescalable, typed, in_memory)
     for _ in range(draw(st.integers(2, steps))):
         drawing.step()
     return drawing.program()
@@ -115,8 +116,11 @@ def programs(
 class _Drawing:
     """A program under construction."""
 
-    def __init__(self, draw: st.DrawFn, most_parallel: int, rescalable: bool, typed: bool) -> None:
+    def __init__(
+        self, draw: st.DrawFn, most_parallel: int, rescalable: bool, typed: bool, in_memory: bool
+    ) -> None:
         self._draw = draw
+        self._sinks = (True, True, False) if in_memory else (True,)
         self._typed = typed
         self._rescalable = rescalable
         self._any_parallelism = st.integers(1, most_parallel)
@@ -155,7 +159,7 @@ class _Drawing:
 
     def _sink(self, i: int) -> None:
         p = self._parallelism(self._facts[i])
-        if self._one_of(True, True, False):
+        if self._one_of(*self._sinks):
             self._add("printed", (i,), (str(i),), p)
         else:
             self._add("committed", (i,), (str(i), self._one_of(1, 3, 100), self._one_of(1, 20, 10_000)), p)
