@@ -36,6 +36,7 @@ SUBMITTER_MAY = {
     ("POST", "/jobs/{jobid}/pause"),
     ("POST", "/jobs/{jobid}/resume"),
     ("POST", "/jobs/{jobid}/restart"),
+    ("PATCH", "/jobs/{jobid}/configuration"),
     ("GET", "/jobs/{jobid}/yarn-cancel"),
     ("POST", "/submissions"),
     ("POST", "/jars/upload"),

@@ -113,6 +113,9 @@ class AcceptingCommands:
     def find_controlled_job_id(self, parameters: Mapping[str, str]) -> str:
         return parameters["jobid"]
 
+    def find_subtasks_of(self, _job_id: str, vertex_id: str) -> tuple[str, int]:
+        return vertex_id, 1
+
 
 class AcceptingPrograms:
     """Programs that are never stored or run."""
