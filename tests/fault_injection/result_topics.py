@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from polling import TIMEOUT_S
+from polling import TIMEOUT_S, wait_until
 
 
 def make(bootstrap_servers: str, name: str, partitions: int) -> str:
@@ -42,7 +42,7 @@ def read(bootstrap_servers: str, topic: str) -> Counter[str]:
             "fetch.wait.max.ms": 20,
         }
     )
-    partitions = set(consumer.list_topics(topic, 30).topics[topic].partitions)
+    partitions = wait_until(lambda: _find_partitions(consumer, topic), f"partitions of {topic}")
     consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
     deadline = time.monotonic() + TIMEOUT_S
     while partitions:
@@ -57,6 +57,15 @@ def read(bootstrap_servers: str, topic: str) -> Counter[str]:
                 raise KafkaException(error)
     consumer.close()
     return counts
+
+
+def _find_partitions(consumer: Consumer, topic: str) -> set[int]:
+    """Returns none if no broker answers: a fault may have ended one a moment ago."""
+    try:
+        found = consumer.list_topics(topic, 5).topics[topic]
+    except KafkaException:
+        return set()
+    return set(found.partitions)
 
 
 def write(bootstrap_servers: str, topic: str, values: Iterable[str], partitions: int) -> None:
