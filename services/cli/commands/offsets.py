@@ -49,13 +49,11 @@ def show(job: JobId, output: Output = Format.TEXT, cluster: ClusterOptions = DEF
     """
     configuration = cluster.find()
     from ...client.source_offsets import other_clusters, read_source_offsets
-    from ...core.role import JOB_MASTER, address
-    from ...job_master.state import StartedJob
-    from ..execution.job_control import read_job
+    from ..execution.job_control import find_started_job, read_job
 
     fold, found = read_job(configuration, job)
-    state = fold.replica.states.get(address(JOB_MASTER, found.job_id))
-    if not isinstance(state, StartedJob):
+    state = find_started_job(fold, found.job_id)
+    if state is None:
         raise CommandFailure(
             ExitCode.NOT_FOUND, f"job {found.job_id} does not run: it has no positions to show"
         )

@@ -13,14 +13,13 @@ from ....schemas.types import ExecutionState, JobStatus
 from ...client.rest_client import JobClient, open_job_client
 from ...configuration import Configuration
 from ...configuration.dynamic_options import find_change_error
-from ...core.role import DISPATCHER, JOB_MASTER, address
-from ...dispatcher.state import DispatcherState, Phase
+from ...dispatcher.state import Phase
 from ...history import HistoryProjection
 from ...job_master.state import StartedJob
 from ..exit_codes import CommandFailure, ExitCode
 from ..readers.cluster_state import replay_log
 from ..render.output import print_progress
-from .job_control import check_not_ended, read_job
+from .job_control import check_not_ended, find_dispatcher, find_started_job, read_job
 
 _TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 0.3
@@ -56,7 +55,7 @@ def restart(
     CommandFailure."""
     fold, job = read_job(configuration, wanted)
     check_not_ended(job, "there is nothing to restart")
-    job_id, state = job.job_id, _master(fold, job.job_id)
+    job_id, state = job.job_id, find_started_job(fold, job.job_id)
     if state is None:
         raise CommandFailure(ExitCode.JOB, f"job {job_id} has not started yet")
     vertex_id = None if vertex is None else _find_vertex(state, vertex)
@@ -72,7 +71,7 @@ def restart(
     }
 
     def have_restarted(now: HistoryProjection, job_id: str) -> bool:
-        found = _master(now, job_id)
+        found = find_started_job(now, job_id)
         return found is not None and all(
             found.current_attempts[key] != attempt
             and found.executions[found.current_attempts[key]].state in _HAVE_RUN
@@ -102,7 +101,7 @@ def configure(
     job_id = job.job_id
 
     def has_changed(now: HistoryProjection, job_id: str) -> bool:
-        found = _master(now, job_id)
+        found = find_started_job(now, job_id)
         return found is not None and all(
             found.changed_options.get(key) == value
             for key, value in {**changes, **dict.fromkeys(removed)}.items()
@@ -153,7 +152,7 @@ def _request(
 
 def _check_progress(fold: HistoryProjection, job_id: str, problem: str, until: float) -> None:
     """Raises CommandFailure for a job that has ended, and after the time."""
-    job = _dispatcher(fold).jobs.get(job_id)
+    job = find_dispatcher(fold).jobs.get(job_id)
     if job is None or job.status in JOB_ENDS:
         ended = "forgotten" if job is None else job.status.value
         raise CommandFailure(ExitCode.JOB, f"job {job_id} is {ended}")
@@ -166,23 +165,13 @@ def _check_progress(fold: HistoryProjection, job_id: str, problem: str, until: f
 
 
 def _is_paused(fold: HistoryProjection, job_id: str) -> bool:
-    job = _dispatcher(fold).jobs.get(job_id)
+    job = find_dispatcher(fold).jobs.get(job_id)
     return job is not None and job.phase is Phase.SUSPENDED and job.is_paused
 
 
 def _runs(fold: HistoryProjection, job_id: str) -> bool:
-    state = _master(fold, job_id)
+    state = find_started_job(fold, job_id)
     return state is not None and state.status is JobStatus.RUNNING and state.is_fully_running
-
-
-def _dispatcher(fold: HistoryProjection) -> DispatcherState:
-    state = fold.replica.states.get(DISPATCHER)
-    return state if isinstance(state, DispatcherState) else DispatcherState()
-
-
-def _master(fold: HistoryProjection, job_id: str) -> StartedJob | None:
-    state = fold.replica.states.get(address(JOB_MASTER, job_id))
-    return state if isinstance(state, StartedJob) else None
 
 
 def _find_vertex(state: StartedJob, wanted: str) -> str:

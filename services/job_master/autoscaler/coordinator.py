@@ -123,7 +123,7 @@ def outgoing_events(state: StartedJob) -> list[OutgoingEvent]:
     fixed = [
         vertex.vertex_id
         for vertex in state.graph.vertices
-        if not is_parallel(vertex) or find_finished(state, {vertex.vertex_id: 0}) is not None
+        if not is_parallel(vertex) or find_finished(state, [vertex.vertex_id]) is not None
     ]
     parallelism, reason, capacity = algorithm.decide(
         state.graph, measured, options, state.autoscaling.scale_ups, fixed

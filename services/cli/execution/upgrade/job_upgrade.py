@@ -7,28 +7,29 @@ one. A command that is repeated finds that out again.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
 from .....infra.storage.errors import CheckpointError
 from .....pipelines.checkpoint.compatibility import with_key_groups_of
-from .....pipelines.checkpoint.metadata import CheckpointMetadata, read_metadata
-from .....schemas.types import CompletedCheckpoint, JobGraph
+from .....pipelines.checkpoint.metadata import CheckpointMetadata, VertexOutline, read_metadata
+from .....pipelines.graph.parallelism import with_parallelism
+from .....schemas.types import CompletedCheckpoint, JobGraph, JobVertex
 from ....blobs.errors import BlobError
 from ....blobs.job_blobs import blob_keys, with_owner
 from ....client import Client, JobRejectedError
 from ....client.checkpoint_requests import CheckpointFailedError, CheckpointProgress, CheckpointRequest
 from ....configuration import Configuration
 from ....history import HistoryProjection
-from ....job_master.state import StartedJob
 from ...exit_codes import CommandFailure, ExitCode
 from ...readers.cluster_state import replay_log
 from ...render.formatting import format_count
 from ...render.output import print_progress
 from ..cluster_executor import ACCEPT_TIMEOUT_S
+from ..job_control import find_started_job
 from .checks import misfits
-from .observation import find_master, has_started_from, read_upgrade
-from .programs import as_it_ran
+from .observation import has_started_from, read_upgrade
 from .steps import (
     ENDS,
     Decision,
@@ -81,9 +82,9 @@ class JobUpgrade:
         """Job id -> why the cluster has rejected it, or why it can't be submitted."""
         self._cancelled_because: str | None = None
         self._shown: set[str] = set()
-        master = find_master(fold, plan.old_id)
-        if isinstance(master, StartedJob):
-            self._old = _with_parallelism_of(self._old, master)
+        master = find_started_job(fold, plan.old_id)
+        if master is not None:
+            self._old = _as_it_ran(self._old, master.graph.vertices)
 
     def prepare(self) -> None:
         """Stores the blobs of the old program under the id of the job that would continue with it: those of a job are
@@ -220,7 +221,7 @@ class JobUpgrade:
         assert savepoint is not None
         metadata, graph = _read(savepoint), self._old
         if metadata is not None:
-            graph = as_it_ran(graph, {each.vertex_id: each.parallelism for each in metadata.vertices})
+            graph = _as_it_ran(graph, metadata.vertices)
             graph = with_key_groups_of(metadata, graph)
         self._show(f"the old program is submitted as job {job_id}, from the savepoint {savepoint}")
         self._submit(with_owner(graph, job_id), job_id, savepoint)
@@ -256,5 +257,6 @@ def _read(savepoint: str) -> CheckpointMetadata | None:
         return None
 
 
-def _with_parallelism_of(graph: JobGraph, master: StartedJob) -> JobGraph:
-    return as_it_ran(graph, {each.vertex_id: each.parallelism for each in master.graph.vertices})
+def _as_it_ran(graph: JobGraph, vertices: Iterable[JobVertex | VertexOutline]) -> JobGraph:
+    """Returns the graph with the parallelism of these vertices: the job may have been rescaled."""
+    return with_parallelism(graph, {each.vertex_id: each.parallelism for each in vertices})

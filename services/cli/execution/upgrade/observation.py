@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from .....schemas.types import ExecutionState, JobStatus, SnapshotType
-from ....core.role import DISPATCHER, JOB_MASTER, address
-from ....dispatcher.state import DispatcherState
 from ....history import HistoryProjection
 from ....history.checkpoint_history import CheckpointStatus
 from ....history.cluster_view import job_view
 from ....history.execution_history import AttemptView, ExecutionGraphView
-from ....job_master.state import StartedJob
+from ..job_control import find_dispatcher, find_started_job
 from .steps import JobFacts, Upgrade, fallback_id, successor_id
 
 
@@ -29,7 +27,7 @@ def read_upgrade(fold: HistoryProjection, old_id: str) -> Upgrade | None:
 
 def find_upgraded_job(fold: HistoryProjection, job_id: str) -> str | None:
     """Returns the job whose upgrade has started this one; None if there is none, or it is forgotten."""
-    for old_id in dispatcher_of(fold).jobs:
+    for old_id in find_dispatcher(fold).jobs:
         savepoint = find_last_savepoint(fold, old_id)
         if savepoint is not None and job_id in (successor_id(old_id, savepoint), fallback_id(old_id)):
             return old_id
@@ -47,11 +45,11 @@ def find_last_savepoint(fold: HistoryProjection, job_id: str) -> str | None:
 
 def read_job_facts(fold: HistoryProjection, job_id: str) -> JobFacts | None:
     """Returns what the log has of a job; None if the cluster does not know it."""
-    job = dispatcher_of(fold).jobs.get(job_id)
+    job = find_dispatcher(fold).jobs.get(job_id)
     if job is None:
         return None
     view, graph = job_view(fold, job), fold.executions.graph(job_id)
-    master = find_master(fold, job_id)
+    master = find_started_job(fold, job_id)
     failure = graph.exceptions[0] if graph is not None and graph.exceptions else None
     return JobFacts(
         job_id=job_id,
@@ -64,20 +62,9 @@ def read_job_facts(fold: HistoryProjection, job_id: str) -> JobFacts | None:
         failed_at=None if failure is None else failure.time,
         last_failed_at=None if graph is None or failure is None else graph.exceptions[-1].time,
         failure="" if failure is None else f"{failure.task}: {failure.text.strip().splitlines()[0]}",
-        runs_now=isinstance(master, StartedJob) and master.is_fully_running,
+        runs_now=master is not None and master.is_fully_running,
         missing_slots=view.missing_slots,
     )
-
-
-def find_master(fold: HistoryProjection, job_id: str) -> object:
-    """Returns the state of the job's JobMaster; None if there is none."""
-    return fold.replica.states.get(address(JOB_MASTER, job_id))
-
-
-def dispatcher_of(fold: HistoryProjection) -> DispatcherState:
-    """Returns the state of the Dispatcher."""
-    state = fold.replica.states.get(DISPATCHER)
-    return state if isinstance(state, DispatcherState) else DispatcherState()
 
 
 def _running_since(graph: ExecutionGraphView) -> int | None:
@@ -100,7 +87,7 @@ def _started_at(attempt: AttemptView) -> int | None:
 
 def has_started_from(fold: HistoryProjection, savepoint: str, besides: frozenset[str]) -> str | None:
     """Returns a job that started from the savepoint, besides those of the upgrade."""
-    for job_id, job in dispatcher_of(fold).jobs.items():
+    for job_id, job in find_dispatcher(fold).jobs.items():
         path = None if job_id in besides or job.status is JobStatus.FAILED else job.savepoint_path
         if path is not None and path.rstrip("/") == savepoint.rstrip("/"):
             return job_id

@@ -7,13 +7,11 @@ command sees that a job runs it already.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
 from .....pipelines.graph.build_server import BuildServer
-from .....pipelines.graph.parallelism import with_parallelism
 from .....pipelines.graph.program import BuildRequest, build_request
 from .....schemas.job_master import StartJob
 from .....schemas.types import JobGraph
@@ -56,11 +54,6 @@ def read_program(configuration: Configuration, job: Job) -> JobGraph:
 def is_same_program(one: JobGraph, other: JobGraph) -> bool:
     """Whether two graphs are of the same program. The key groups that a savepoint has determined do not count."""
     return _digest(one) == _digest(other)
-
-
-def as_it_ran(graph: JobGraph, parallelism: Mapping[str, int]) -> JobGraph:
-    """Returns the graph with the parallelism of its vertices in the savepoint: the job may have been rescaled."""
-    return with_parallelism(graph, parallelism)
 
 
 def _digest(graph: JobGraph) -> str:

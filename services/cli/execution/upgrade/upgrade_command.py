@@ -14,16 +14,16 @@ from ....client import Client
 from ....client.checkpoint_requests import CheckpointFailedError, request_checkpoint
 from ....configuration import Configuration
 from ....history import HistoryProjection
-from ....history.cluster_view import JobView, jobs
+from ....history.cluster_view import JobView, job_view, jobs
 from ...args.common_options import Format
 from ...exit_codes import CommandFailure, ExitCode
 from ...readers.cluster_state import replay_log
 from ...render.formatting import format_count
 from ...render.output import print_json, print_progress, print_result
-from ..job_control import find_job
+from ..job_control import find_dispatcher, find_job
 from .checks import Findings, check
 from .job_upgrade import JobUpgrade, Outcome, Plan
-from .observation import dispatcher_of, find_upgraded_job, read_upgrade
+from .observation import find_upgraded_job, read_upgrade
 from .programs import build_new_program, is_same_program, read_program
 from .steps import ENDS, Limits, Step, decide
 
@@ -56,21 +56,23 @@ def upgrade(configuration: Configuration, request: UpgradeRequest, output: Forma
         print_progress(f"job {job.job_id} runs this program already: there is nothing to do")
         _print_end(output, "UNCHANGED", job.job_id, None, None, "", start)
         return
-    old = read_program(configuration, dispatcher_of(fold).jobs[old_id])
-    is_begun = _view(fold, old_id).status in JOB_ENDS
+    old = read_program(configuration, find_dispatcher(fold).jobs[old_id])
+    view = _view(fold, old_id)
+    is_begun = view.status in JOB_ENDS
     if not is_begun:
-        if _view(fold, old_id).checkpoints.last is None and not request.is_dry_run:
+        if view.checkpoints.last is None and not request.is_dry_run:
             fold = _take_checkpoint(configuration, fold, old_id)
+            view = _view(fold, old_id)
         found = check(
             configuration,
             fold,
-            _view(fold, old_id),
+            view,
             old,
             new,
             request.limits,
             allow_non_restored_state=request.allow_non_restored_state,
         )
-        _show_findings(found, _view(fold, old_id), request, output)
+        _show_findings(found, view, request, output)
         new = found.graph
     if request.is_dry_run:
         _show_plan(fold, old_id, old, new, request, output)
@@ -103,7 +105,7 @@ def _find_old(
 ) -> str | None:
     """Returns the job whose upgrade is to begin or to continue; None if `job` runs the new program already. Raises
     CommandFailure if another program is being tried."""
-    jobs_now = dispatcher_of(fold).jobs
+    jobs_now = find_dispatcher(fold).jobs
     old_id = find_upgraded_job(fold, job.job_id)
     seen = None if old_id is None else read_upgrade(fold, old_id)
     if old_id is not None and seen is not None:
@@ -129,7 +131,7 @@ def _find_old(
 
 
 def _view(fold: HistoryProjection, job_id: str) -> JobView:
-    return next(job for job in jobs(fold) if job.job_id == job_id)
+    return job_view(fold, find_dispatcher(fold).jobs[job_id])
 
 
 def _take_checkpoint(configuration: Configuration, fold: HistoryProjection, job_id: str) -> HistoryProjection:
@@ -207,7 +209,7 @@ def _report(outcome: Outcome, output: Format, start: float) -> None:
     old_id, savepoint, successor, fallback = seen.old.job_id, seen.savepoint, seen.successor, seen.fallback
     match outcome.decision.step:
         case Step.DONE if successor is not None:
-            is_well = successor.status in (JobStatus.RUNNING, JobStatus.FINISHED) or not successor.has_ended
+            is_well = successor.status is JobStatus.FINISHED or not successor.has_ended
             print_progress(f"job {old_id} is upgraded: job {successor.job_id} is {successor.status.value}")
             _print_end(output, "STABLE", successor.job_id, old_id, savepoint, "", start)
             if not is_well:
