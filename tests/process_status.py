@@ -1,4 +1,4 @@
-"""Tells whether a process has ended, also where nobody waits for it.
+"""Tells whether a process has ended, and reads from processes that may end meanwhile.
 
 The first process of a container may never wait for orphans, and an orphan that has ended then stays a zombie.
 """
@@ -14,3 +14,19 @@ def has_ended(pid: int) -> bool:
         return psutil.Process(pid).status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
     except psutil.NoSuchProcess:
         return True
+
+
+def command_line(process: psutil.Process) -> list[str]:
+    """Returns the arguments of a process, none if it has ended or belongs to somebody else."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+def environment(process: psutil.Process) -> dict[str, str]:
+    """Returns the variables that a process started with, none if it has ended or belongs to somebody else."""
+    try:
+        return process.environ()
+    except psutil.Error:
+        return {}

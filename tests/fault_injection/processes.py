@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 import psutil
+from process_status import command_line
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.processes import ProcessIdentity
@@ -203,10 +204,10 @@ def _name(process: psutil.Process) -> str:
 
 
 def _is_zygote(process: psutil.Process) -> bool:
-    command = process.cmdline()
+    command = command_line(process)
     is_one = any("stream_task.loop.zygote" in item for item in command)
     # A forked child has its zygote's command line: the zygote is the one whose parent has another.
     parent = process.parent()
     return is_one and (
-        parent is None or not any("stream_task.loop.zygote" in element for element in parent.cmdline())
+        parent is None or not any("stream_task.loop.zygote" in element for element in command_line(parent))
     )

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 import psutil
+from process_status import command_line
 
 from tailrace.services.cli.local.local_process import LocalProcess
 from tailrace.services.configuration import Configuration
@@ -72,7 +73,7 @@ class Master:
         """Returns whether a program builds its graph there now."""
         assert self._process is not None
         children = psutil.Process(self._process.record.pid).children()
-        return any("api.build" in " ".join(child.cmdline()) for child in children)
+        return any("api.build" in " ".join(command_line(child)) for child in children)
 
     def pause(self) -> None:
         """Sends SIGSTOP."""

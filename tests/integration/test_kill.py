@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 from polling import TIMEOUT_S, wait_until
+from process_status import command_line
 
 from tailrace.schemas import client, everyone, job_master, task_executor
 from tailrace.schemas.event import Record
@@ -237,7 +238,7 @@ def test_process_of_task_executor_killed_while_job_runs(
         if is_jvm:
             # Spark has started when the JVM has workers. Earlier, it has children of the shell that it was.
             return [child for child in children if child.name() == "java" and _has_workers(child)]
-        return [child for child in children if "zygote" in " ".join(child.cmdline())]
+        return [child for child in children if "zygote" in " ".join(command_line(child))]
 
     (needed,) = wait_until(find, f"{what} in {victim}")
     cluster.watch()

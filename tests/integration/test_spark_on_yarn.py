@@ -10,6 +10,7 @@ import psutil
 import pytest
 import runtime_jobs
 from polling import wait_until
+from process_status import command_line
 from spark_word_count import MORE, WordCount, kill
 
 from tailrace.infra.jars import pyspark_jars_dir
@@ -24,7 +25,7 @@ def executors(yarn: EmbeddedYarn) -> list[psutil.Process]:
     found = []
     for process in yarn.containers():
         try:
-            if process.name() == "java" and any("ExecutorBackend" in part for part in process.cmdline()):
+            if process.name() == "java" and any("ExecutorBackend" in part for part in command_line(process)):
                 found.append(process)
         except psutil.Error:  # it has ended meanwhile
             continue

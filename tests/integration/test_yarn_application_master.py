@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 import pytest
 from polling import wait_until
+from process_status import command_line, environment
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.yarn import EmbeddedYarn
@@ -146,10 +147,8 @@ class YarnCluster(Cluster):
     def kill(self, container_id: str) -> None:
         """Sends SIGKILL to the Python process of a container."""
         for process in self._yarn.containers():
-            if process.environ().get("CONTAINER_ID") == container_id and process.cmdline()[1:3] == [
-                "-P",
-                "-m",
-            ]:
+            is_of_container = environment(process).get("CONTAINER_ID") == container_id
+            if is_of_container and command_line(process)[1:3] == ["-P", "-m"]:
                 process.kill()
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from polling import wait_until
+from process_status import environment
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.yarn import EmbeddedYarn
@@ -94,8 +95,8 @@ def log(cluster: YarnCluster) -> Iterator[LogFollower]:
 
 def workers(cluster: YarnCluster) -> set[str]:
     """Returns the ids of all containers but the ApplicationMaster's."""
-    found = {each.environ()["CONTAINER_ID"] for each in cluster.containers()}
-    return found - {cluster.master_container}
+    found = {environment(each).get("CONTAINER_ID") for each in cluster.containers()}
+    return {each for each in found if each is not None} - {cluster.master_container}
 
 
 def node_manager_of(yarn: EmbeddedYarn, container_id: str) -> Any:

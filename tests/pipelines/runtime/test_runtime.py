@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from polling import TIMEOUT_S, wait_until
-from process_status import has_ended
+from process_status import command_line, has_ended
 
 from tailrace.infra import threads
 from tailrace.infra.kafka_connection import KafkaConnection
@@ -118,7 +118,7 @@ def zygote() -> psutil.Process:
     (process,) = (
         child
         for child in psutil.Process().children()
-        if any(part.endswith("stream_task.loop.zygote") for part in child.cmdline())
+        if any(part.endswith("stream_task.loop.zygote") for part in command_line(child))
     )
     return process
 
