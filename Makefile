@@ -19,12 +19,12 @@ SOAK_MINUTES ?= 10
 FAULTS ?= 22
 # Further arguments for pytest: make test T="tests/infra -k restart"
 T ?=
-# Unit tests run in as many processes as there are cores. Integration tests wait often, so three files run at the same
-# time on two cores as well; with four, tests ran into their timeouts. Files that share servers run one after another,
-# and the longest come first (tests/conftest.py).
+# Unit tests run in as many processes as there are cores. Integration tests run two files at the same time, beside them:
+# with more, tests ran into their timeouts. Files that share servers run one after another, and the longest come first
+# (tests/conftest.py).
 # schemathesis, which only a unit test uses, takes each process a second to load.
 SIDE_BY_SIDE := -n auto --dist worksteal
-BY_FILE := -n 3 --dist loadfile --no-loadscope-reorder -p no:schemathesis
+BY_FILE := -n 2 --dist loadfile --no-loadscope-reorder -p no:schemathesis
 # pytest's exit code where nothing is selected: `T` may name unit tests only, or integration tests only.
 NONE_SELECTED := 5
 
