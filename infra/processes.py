@@ -18,6 +18,9 @@ import psutil
 
 from .process_marker import create_marker, marked_pid
 
+_GUARDS: set[subprocess.Popen[bytes]] = set()
+"""The guards of this process. Their pipes stay open until it ends, also if nothing refers to the child any more: the
+collector of garbage closes the pipe of an object that it finds in a cycle."""
 _SAME_START_S = 0.5
 _START_TIME_AFTER_NAME = 19
 
@@ -143,6 +146,7 @@ class OwnedProcess:
                 cwd=os.sep,
                 start_new_session=True,
             )
+            _GUARDS.add(self._guard)
 
     @property
     def pid(self) -> int:
@@ -184,5 +188,6 @@ class OwnedProcess:
         # The child has been reaped, so its pid may be reused: the guard must not signal it any more.
         guard, self._guard = self._guard, None
         if guard is not None:
+            _GUARDS.discard(guard)
             with contextlib.suppress(OSError):
                 guard.communicate(b"done\n", timeout=5)

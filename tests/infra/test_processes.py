@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import psutil
@@ -109,3 +111,19 @@ print(thread.native_id, flush=True)
             subprocess.run(guard_command(reused, earlier), stdin=subprocess.DEVNULL, check=True)
         assert process.poll() is None
         process.kill()
+
+
+def test_child_outlives_object_that_collector_finds_in_cycle(tmp_path: Path) -> None:
+    owned = OwnedProcess(["sleep", "300"], log=tmp_path / "log")
+    pid = owned.pid
+    cycle: list[object] = [owned]
+    cycle.append(cycle)
+    try:
+        del owned, cycle
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            gc.collect()
+        with pytest.raises(psutil.TimeoutExpired):
+            psutil.Process(pid).wait(0.5)
+    finally:
+        os.kill(pid, signal.SIGKILL)

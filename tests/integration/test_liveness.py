@@ -149,16 +149,23 @@ def test_hung_master_is_detected_and_task_executors_register_again(
 def test_process_that_died_without_leader_is_detected_by_next_leader(
     cluster: Cluster, log: LogFollower
 ) -> None:
-    kill(cluster, "jobmanager")
-    kill(cluster, "taskexecutor-1")
+    # `cluster start` does not start this one again, so no process of its name registers before there is a leader.
+    servers = f"bootstrap.servers={cluster.record.bootstrap_servers}"
+    extra = cluster.popen("taskexecutor", "--resource-id", "extra", *QUICK, "-D", servers)
+    try:
+        log.until(task_executor.TaskExecutorRegistrationSuccess)
+        kill(cluster, "jobmanager")
+    finally:
+        extra.kill()
+        extra.communicate()
     cluster.ok("cluster", "start")
     cluster.watch()
     elected = log.until(everyone.LeaderElected, lambda body: body.role == "resource_manager")
-    fact = log.until(resource_manager.WorkerLost, named("taskexecutor-1"))
+    fact = log.until(resource_manager.WorkerLost, named("extra"))
     assert isinstance(fact.body, resource_manager.WorkerLost)
     assert fact.body.exited
     assert fact.header.sender_epoch == elected.body.epoch  # type: ignore[attr-defined]
-    log.until(everyone.TaskExecutorLost, named("taskexecutor-1"))
+    log.until(everyone.TaskExecutorLost, named("extra"))
 
 
 @pytest.fixture
