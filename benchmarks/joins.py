@@ -28,7 +28,6 @@ from tailrace.pipelines.functions import ProcessJoinContext, ProcessJoinFunction
 from tailrace.pipelines.functions.join_adapters import (
     JoinedWindow,
     TaggedKey,
-    TemporalJoin,
     as_one,
     as_two,
     tagged_type,
@@ -116,8 +115,7 @@ def interval() -> Operator:
 
 def temporal() -> Operator:
     """Returns a temporal join."""
-    join = TemporalJoin(both, (PAIR, PAIR), None, is_outer=False)
-    return operator("keyed_co_process", (first, first, join), (PAIR, PAIR))
+    return operator("temporal_join", (first, first, both), (PAIR, PAIR), is_outer=False)
 
 
 def window() -> Operator:

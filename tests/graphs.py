@@ -91,6 +91,13 @@ PARAMETERS: dict[OperatorKind, dict[str, Any]] = {
         "output_type": "str",
         "side_outputs": {"late": "int"},
     },
+    OperatorKind.TEMPORAL_JOIN: {
+        "key_type": "str",
+        "is_outer": True,
+        "late_tag": "late",
+        "output_type": "str",
+        "side_outputs": {"late": "int"},
+    },
     OperatorKind.BROADCAST_PROCESS: {**_STATES, "output_type": "str", "rich": True},
     OperatorKind.KEYED_BROADCAST_PROCESS: {
         **_STATES,

@@ -1,8 +1,5 @@
-"""How joins are made of operators that exist.
-
-A window join is a window over the union of both streams, whose records are tagged. A temporal join is a process
-function on two keyed streams.
-"""
+"""How a window join is made of operators that exist: it is a window over the union of both streams, whose records are
+tagged."""
 
 from __future__ import annotations
 
@@ -11,14 +8,11 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Any, TypeVar
 
-from ..types import ClassOf, ListOf, RecordType, Types
+from ..types import ClassOf, RecordType, Types
 from .adapters import Around
 from .context import RuntimeContext
 from .joins import CoGroupFunction, JoinFunction, TaggedUnion
-from .process import KeyedCoProcessFunction
-from .side_output import OutputTag
-from .state import MapState, MapStateDescriptor
-from .window import LATE_RECORDS_DROPPED, ProcessWindowFunction, WindowContext
+from .window import ProcessWindowFunction, WindowContext
 
 X = TypeVar("X")
 
@@ -105,76 +99,3 @@ def _copier(of: RecordType) -> Callable[[Any], Any]:
 
 def _same(value: Any) -> Any:
     return value
-
-
-class TemporalJoin(Around, KeyedCoProcessFunction[Any, Any, Any, Any]):
-    """Joins each left record with the version of the right row at its timestamp: the latest one that is not later.
-
-    A left record waits until the watermark reaches its timestamp: then no version before it can follow. Of the
-    versions up to the watermark only the last one is still needed.
-    """
-
-    def __init__(
-        self,
-        function: Any,
-        types: tuple[RecordType, RecordType],
-        late: OutputTag[Any] | None,
-        *,
-        is_outer: bool,
-    ) -> None:
-        super().__init__(function)
-        self.function = function
-        self.is_outer = is_outer
-        self._call = _join_of(function)
-        self._types = types
-        self._late = late
-
-    def open(self, context: RuntimeContext) -> None:
-        super().open(context)
-        left, right = self._types
-        self._waiting = _records_by_time(context, "~left", left)
-        self._versions: MapState[int, Any] = context.get_map_state(
-            MapStateDescriptor("~versions", int, right)
-        )
-        self._copy_version = _copier(right)
-        self._dropped = context.accumulator(LATE_RECORDS_DROPPED)
-
-    def process_element1(self, value: Any, context: Any) -> None:
-        time: int = context.timestamp
-        if time <= context.timer_service.current_watermark():
-            if self._late is None:
-                self._dropped.inc()
-            else:
-                context.output(self._late, value)
-            return
-        self._waiting[time] = [*self._waiting.get(time, ()), value]
-        context.timer_service.register_event_time_timer(time)
-
-    def process_element2(self, value: Any, context: Any) -> None:
-        time: int = context.timestamp
-        watermark = context.timer_service.current_watermark()
-        if any(time < version <= watermark for version in self._versions):
-            return  # it is late, and no record to come needs it
-        self._versions[time] = value
-        context.timer_service.register_event_time_timer(time)
-
-    def on_timer(self, timestamp: int, context: Any) -> Iterator[Any]:
-        passed = [version for version in self._versions if version <= timestamp]
-        valid = max(passed, default=None)
-        left: list[Any] = self._waiting.get(timestamp, [])
-        if left:
-            del self._waiting[timestamp]
-        if valid is not None:
-            held = self._versions[valid] if left else None
-            for value in left:
-                yield self._call(value, self._copy_version(held))
-        elif self.is_outer:
-            for value in left:
-                yield self._call(value, None)
-        for version in passed:
-            if version != valid:
-                del self._versions[version]
-
-
-def _records_by_time(context: RuntimeContext, name: str, of: RecordType) -> MapState[int, list[Any]]:
-    return context.get_map_state(MapStateDescriptor(name, int, ListOf(of)))

@@ -42,6 +42,7 @@ class OperatorKind(StrEnum):
     CO_PROCESS = "co_process"
     KEYED_CO_PROCESS = "keyed_co_process"
     INTERVAL_JOIN = "interval_join"
+    TEMPORAL_JOIN = "temporal_join"
     BROADCAST_PROCESS = "broadcast_process"
     KEYED_BROADCAST_PROCESS = "keyed_broadcast_process"
 
@@ -128,6 +129,7 @@ TRAITS: Mapping[OperatorKind, OperatorTraits] = MappingProxyType(
         OperatorKind.CO_PROCESS: OperatorTraits(functions=1, inputs=2, operator_state=True),
         OperatorKind.KEYED_CO_PROCESS: OperatorTraits(functions=3, inputs=2, keyed=True, stateful=True),
         OperatorKind.INTERVAL_JOIN: OperatorTraits(functions=3, inputs=2, keyed=True, stateful=True),
+        OperatorKind.TEMPORAL_JOIN: OperatorTraits(functions=3, inputs=2, keyed=True, stateful=True),
         OperatorKind.BROADCAST_PROCESS: OperatorTraits(functions=1, inputs=2, broadcast=True, stateful=True),
         OperatorKind.KEYED_BROADCAST_PROCESS: OperatorTraits(
             functions=2, inputs=2, keyed=True, broadcast=True, stateful=True

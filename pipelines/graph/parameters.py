@@ -414,6 +414,11 @@ _OPERATORS: Mapping[OperatorKind, Mapping[str, Rule]] = MappingProxyType(
             "left_late_tag": _optional(_name),
             "right_late_tag": _optional(_name),
         },
+        OperatorKind.TEMPORAL_JOIN: {
+            "key_type": _record_type,
+            "is_outer": _flag,
+            "late_tag": _optional(_name),
+        },
         OperatorKind.BROADCAST_PROCESS: {"broadcast_states": _broadcast_states},
         OperatorKind.KEYED_BROADCAST_PROCESS: {"broadcast_states": _broadcast_states, **_TIMED},
         OperatorKind.PRINT: {

@@ -61,7 +61,6 @@ from ...functions.join_adapters import (
     CoGroupedWindow,
     JoinedWindow,
     TaggedKey,
-    TemporalJoin,
     as_one,
     as_two,
     tagged_type,
@@ -100,6 +99,7 @@ from ..transformations import (
     RunningFunction,
     Select,
     SideOutput,
+    TemporalJoin,
     Union,
     Watermarks,
     Where,
@@ -472,7 +472,15 @@ class SingleOutputStreamOperator(OperatorSettings, DataStream[T]):
         window."""
         check_tag("get_side_output", tag)
         operator = self._operator
-        with_context = (Process, KeyedProcess, CoProcess, KeyedCoProcess, BroadcastProcess, Window)
+        with_context = (
+            Process,
+            KeyedProcess,
+            CoProcess,
+            KeyedCoProcess,
+            EventTimeJoin,
+            BroadcastProcess,
+            Window,
+        )
         if not isinstance(operator, with_context):
             raise refusal("get_side_output", f"{operator.name} has no side outputs: use process")
         known = operator.side_outputs.get(tag.name)
@@ -1316,7 +1324,7 @@ class _KeyedPair(OnlyInPrograms, Generic[A, B]):
         function: Any,
         output_type: RecordType,
         late: Mapping[str, RecordType],
-        kind: type[EventTimeJoin] = EventTimeJoin,
+        kind: type[EventTimeJoin],
         **fields: Any,
     ) -> SingleOutputStreamOperator[Any]:
         keys = self._left._key, self._right._key
@@ -1436,8 +1444,16 @@ class TemporalJoined(_KeyedPair[A, B]):
         result."""
         of = _result("apply", function, signatures.JOIN, output_type)
         late = {} if self._late is None else {self._late.name: self._types[0]}
-        join = TemporalJoin(function, self._types, self._late, is_outer=self._is_outer)
-        return self._joined("apply", "Temporal Join", join, of, late)
+        return self._joined(
+            "apply",
+            "Temporal Join",
+            function,
+            of,
+            late,
+            TemporalJoin,
+            is_outer=self._is_outer,
+            late_tag=None if self._late is None else self._late.name,
+        )
 
 
 def _bound(what: str, bound: timedelta | None, seconds: float, milliseconds: int) -> int:

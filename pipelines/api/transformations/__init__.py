@@ -23,6 +23,7 @@ from .two_inputs import (
     IntervalJoin,
     KeyedBroadcastProcess,
     KeyedCoProcess,
+    TemporalJoin,
 )
 from .virtual import Partition, SideOutput, Union, Virtual
 
@@ -60,6 +61,7 @@ __all__ = [
     "SideOutput",
     "SocketTextStream",
     "Surroundings",
+    "TemporalJoin",
     "Transformation",
     "Union",
     "Virtual",

@@ -51,8 +51,14 @@ class KeyedCoProcess(OneFunction):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EventTimeJoin(KeyedCoProcess):
-    """A join whose results follow the watermarks of both inputs."""
+class EventTimeJoin(OneFunction):
+    """A join of two keyed streams whose results follow the watermarks of both."""
+
+    selectors: tuple[Any, Any]
+    key_type: RecordType
+
+    def functions(self) -> tuple[Any, ...]:
+        return (*self.selectors, self.function)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +81,20 @@ class IntervalJoin(EventTimeJoin):
             "left_late_tag": self.left_late_tag,
             "right_late_tag": self.right_late_tag,
         }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TemporalJoin(EventTimeJoin):
+    """Emits a record for each left record with the right one that is valid at its timestamp."""
+
+    KIND = OperatorKind.TEMPORAL_JOIN
+
+    is_outer: bool
+    late_tag: str | None
+
+    def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
+        del surroundings
+        return {"key_type": self.key_type.to_json(), "is_outer": self.is_outer, "late_tag": self.late_tag}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

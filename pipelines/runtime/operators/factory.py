@@ -31,6 +31,7 @@ from .running_aggregate import RunningReduce
 from .sql import SelectOperator, WhereOperator
 from .stateless import FilterOperator, FlatMapOperator, MapOperator
 from .task_context import TaskContext
+from .temporal_join import TemporalJoinOperator
 from .transactional_sink import TransactionalSinkOperator
 from .watermarks import TimestampAssigner, WatermarkAssigner
 from .window import window
@@ -56,6 +57,7 @@ OPERATORS: Final[Mapping[OperatorKind, Callable[[OperatorSetup], Operator]]] = M
         OperatorKind.CO_PROCESS: CoProcessOperator,
         OperatorKind.KEYED_CO_PROCESS: KeyedCoProcessOperator,
         OperatorKind.INTERVAL_JOIN: IntervalJoinOperator,
+        OperatorKind.TEMPORAL_JOIN: TemporalJoinOperator,
         OperatorKind.BROADCAST_PROCESS: BroadcastProcessOperator,
         OperatorKind.KEYED_BROADCAST_PROCESS: KeyedBroadcastProcessOperator,
         OperatorKind.PRINT: PrintSinkOperator,

@@ -27,7 +27,6 @@ from pipelines.model.aggregation import call_of, folding_of, put, windows_of
 from pipelines.model.states import Count, Folded, State
 
 from tailrace.pipelines.functions import AsyncFunction, OutputTag, PurgingTrigger, TimeWindow
-from tailrace.pipelines.functions.join_adapters import TemporalJoin
 from tailrace.pipelines.graph.operators import OperatorKind as Kind
 from tailrace.pipelines.graph.stream_graph import StreamGraph, StreamNode
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
@@ -160,7 +159,7 @@ class _Run:
                     self.out += [(t, element) for t, value in items for element in call(value) or ()]
             case Kind.INTERVAL_JOIN:
                 self._interval_join(first, second)
-            case Kind.KEYED_CO_PROCESS if isinstance(self.functions[-1], TemporalJoin):
+            case Kind.TEMPORAL_JOIN:
                 self._temporal_join(first, second)
             case Kind.CO_PROCESS | Kind.KEYED_CO_PROCESS:
                 *selectors, function = self.functions
@@ -276,13 +275,13 @@ class _Run:
 
     def _temporal_join(self, first: list[Item], second: list[Item]) -> None:
         """Looks for the version of each record among all."""
-        left_key, right_key, join = self.functions
-        call = call_of(join.function, "join")
+        left_key, right_key, function = self.functions
+        call = call_of(function, "join")
         for self.timestamp, left in first:
             versions = {
                 t: row for t, row in second if right_key(row) == left_key(left) and t <= self.timestamp
             }
-            if versions or join.is_outer:
+            if versions or self.parameters["is_outer"]:
                 self._emit([call(left, versions[max(versions)] if versions else None)])
 
     def _running(self, items: list[Item]) -> None:

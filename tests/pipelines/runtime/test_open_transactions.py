@@ -188,6 +188,8 @@ def every_kind(directory: Path, parallelism: int) -> JobGraph:
     lines.connect(strings).key_by(unchanged, unchanged).process(BothKeyed(), str).print()
     near = by_key.interval_join(timed.key_by(lambda value: value[-1], str)).between(upper_milliseconds=9)
     near.process(lambda left, right, context: [left], str).print()
+    versions = timed.key_by(lambda value: value[-1], str)
+    by_key.temporal_join(versions).apply(lambda left, version: left, str).print()
     rules = strings.broadcast(RULES)
     lines.connect(rules).process(Ruled(), str).print()
     by_key.connect(rules).process(RuledByKey(), str).print()

@@ -26,7 +26,6 @@ from tailrace.pipelines.functions import (
 from tailrace.pipelines.functions.join_adapters import (
     JoinedWindow,
     TaggedKey,
-    TemporalJoin,
     as_one,
     as_two,
     tagged_type,
@@ -36,8 +35,8 @@ from tailrace.pipelines.runtime.operators.interval_join import (
     IntervalJoinOperator,
     bucket_level,
 )
-from tailrace.pipelines.runtime.operators.keyed_process import KeyedCoProcessOperator
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
+from tailrace.pipelines.runtime.operators.temporal_join import TemporalJoinOperator
 from tailrace.pipelines.testing.harness import StreamHarness
 from tailrace.pipelines.types import RecordType, Types
 
@@ -82,8 +81,8 @@ def interval(bounds: tuple[int, int], *, tagged: bool = True) -> Subject:
 
 
 def temporal(*, is_outer: bool) -> Subject:
-    join = TemporalJoin(lambda left, row: (left, row), (OF, OF), LEFT, is_outer=is_outer)
-    return Subject("keyed_co_process", (key_of, key_of, join), {"key_type": "str"}, (OF, OF))
+    parameters = {"key_type": "str", "is_outer": is_outer, "late_tag": LEFT.name}
+    return Subject("temporal_join", (key_of, key_of, lambda left, row: (left, row)), parameters, (OF, OF))
 
 
 class Naive:
@@ -153,7 +152,7 @@ def test_temporal_join_finds_versions_of_linear_search(program: list[Item], is_o
     waiting, versions, late, expected = list[Record](), list[Record](), list[Record](), list[Record]()
     collected, target, reached = Collected(), temporal(is_outer=is_outer), START
     operator = target.make(collected)
-    assert isinstance(operator, KeyedCoProcessOperator)
+    assert isinstance(operator, TemporalJoinOperator)
     operator.open()
     for item in [*program, Watermark(50 * STEP)]:
         feed(operator, target, item)
@@ -175,13 +174,16 @@ def test_temporal_join_finds_versions_of_linear_search(program: list[Item], is_o
                     of_key = {t: row for t, row in versions if row[0] == key}
                     last = max((t for t in of_key if t <= reached), default=None)
                     needed = {t: row for t, row in of_key.items() if t > reached or t == last}
-                    assert held["~versions"].get(key, {}) == needed
-                kept = sum(len(values) for by_time in held["~left"].values() for values in by_time.values())
-                assert kept == len(waiting)
+                    future = [record for of in held["~right"].values() for record in of.get(key, [])]
+                    past: list[Any] = [held["~valid"][key]] if key in held["~valid"] else []
+                    assert dict(past + future) == needed
+                    assert len(past) == (last is not None), "of those that it has passed, the last one"
+                kept = [record for of in held["~left"].values() for some in of.values() for record in some]
+                assert Counter(kept) == Counter(waiting)
         assert Counter(collected.records) == Counter(expected)
     assert collected.sides.get("left", []) == late
     assert not held["~left"]
-    assert not held["~event-time"]
+    assert not held["~right"]
 
 
 @settings(max_examples=example_count(30))
