@@ -349,11 +349,11 @@ class VertexMeasurement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     parallelism: int
     """The number of its subtasks, all of which were measured. Since 0.1.0."""
     records_in: float
-    """Records from inputs or the source (numRecordsInPerSecond in Flink). Since 0.1.0."""
+    """Records from inputs or the source (numRecordsInPerSecond in Flink). This and the next two: from the last count before the window to the last one in it. Since 0.1.0."""
     records_out: float
     """Records sent to other tasks (numRecordsOutPerSecond in Flink). Since 0.1.0."""
     busy: float
-    """The share of the time in which its busiest subtask worked (busyTimeMsPerSecond in Flink). Since 0.1.0."""
+    """The share of the time in which its busiest subtask worked, or waited for a worker of Spark that did (busyTimeMsPerSecond in Flink). Since 0.1.0."""
     back_pressured: float
     """The share of the time in which its subtasks waited for their output, on the average. Since 0.1.0."""
     pending_records: int | None = None
@@ -362,6 +362,8 @@ class VertexMeasurement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The same at the start of the window. Since 0.1.0."""
     records_consumed: float | None = None
     """Records of the topics of a Kafka source that were read; null if that is not measured. Operators of its chain that Spark runs make more or fewer records_in of them. Since 0.1.0."""
+    records_arrived: float | None = None
+    """Records that were written to the topics of a Kafka source; null if that is not measured. Since 0.1.0."""
 
 
 class AccumulatorReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):

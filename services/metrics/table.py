@@ -214,7 +214,10 @@ BYTES_OUT: Final = _counter(
 )
 COMMITS: Final = _counter(f"{_TASK}numCommits", "Kafka transactions of the task.", _TASK_LABELS)
 BUSY: Final = _counter(
-    f"{_TASK}busyTime_seconds", "The time in which the task works.", _TASK_LABELS, "busyTimeMsPerSecond"
+    f"{_TASK}busyTime_seconds",
+    "The time in which the task works, or waits while a worker of Spark works for it.",
+    _TASK_LABELS,
+    "busyTimeMsPerSecond",
 )
 IDLE: Final = _counter(
     f"{_TASK}idleTime_seconds",
@@ -227,6 +230,14 @@ BACK_PRESSURED: Final = _counter(
     "The time in which the task waits for Kafka to commit its output.",
     _TASK_LABELS,
     "backPressuredTimeMsPerSecond",
+)
+COUNTED: Final = _counter(
+    f"{_TASK}countedTime_seconds",
+    "The time whose records are all counted. While a batch is processed, it stays behind the time that has passed.",
+    _TASK_LABELS,
+)
+COUNTED_BUSY: Final = _counter(
+    f"{_TASK}countedBusyTime_seconds", "The part of that time in which the task worked.", _TASK_LABELS
 )
 WATERMARK: Final = _gauge(
     f"{_TASK}currentInputWatermark_seconds",
@@ -395,6 +406,8 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         BUSY,
         IDLE,
         BACK_PRESSURED,
+        COUNTED,
+        COUNTED_BUSY,
         WATERMARK,
         TASK_CPU,
         TASK_MEMORY,

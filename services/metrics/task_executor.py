@@ -119,6 +119,8 @@ def _counts(metrics: TaskMetrics, activity: TaskActivity) -> dict[Metric, float]
         table.BUSY: activity.busy_s,
         table.IDLE: activity.idle_s,
         table.BACK_PRESSURED: activity.back_pressured_s,
+        table.COUNTED: activity.counted_s,
+        table.COUNTED_BUSY: activity.counted_busy_s,
     }
 
 

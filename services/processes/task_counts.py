@@ -11,7 +11,7 @@ from ..resource_manager.state import ResourceManagerState
 from ..rest.live_metrics import Values
 from ..rest.metric_fetcher import MetricFetcher
 
-_INTERVAL_S = 1.0
+_INTERVAL_S = 0.5
 _MILLISECONDS = 1_000
 
 
@@ -50,4 +50,11 @@ def _counts(values: Values) -> TaskCounts:
         back_pressured_s=values.get("accumulateBackPressuredTimeMs", 0.0) / _MILLISECONDS,
         pending_records=values.get("pendingRecords"),
         position=values.get("currentOffset"),
+        counted_s=_seconds(values, "accumulateCountedTimeMs"),
+        counted_busy_s=_seconds(values, "accumulateCountedBusyTimeMs"),
     )
+
+
+def _seconds(values: Values, name: str) -> float | None:
+    milliseconds = values.get(name)
+    return None if milliseconds is None else milliseconds / _MILLISECONDS

@@ -29,6 +29,9 @@ _BATCH_SIZE = 200
 """So many records are read without a pause."""
 
 
+Pair = tuple[str, int]
+
+
 class Item(NamedTuple):
     """A record."""
 
@@ -121,17 +124,43 @@ def fault_injection_job(
     return _with_options(env.get_job_graph("torture"), configuration)
 
 
+def catching_up(
+    shape: Shape, source: str, counts: str, configuration: Mapping[str, str], cost_s: float, *, is_keyed: bool
+) -> JobGraph:
+    """Returns the graph of a running count of the topic `source`, which has the indexes as text, and does not end. A
+    record takes `cost_s`: in a keyed function, which runs in the StreamTask, or in a stateless one, which runs in
+    Spark."""
+
+    def read(text: str) -> Item:
+        time.sleep(0 if is_keyed else cost_s)
+        return shape.item(int(text))
+
+    def add(before: Pair, one: Pair) -> Pair:
+        time.sleep(cost_s if is_keyed else 0)
+        return _add(before, one)
+
+    env = StreamExecutionEnvironment()
+    env.set_parallelism(shape.parallelism)
+    items = env.from_source(KafkaSource(source, Formats.text())).map(read, output_type=Item)
+    _count(items, counts, add)
+    return _with_options(env.get_job_graph("catching up"), configuration)
+
+
 def _environment_of_vertices(shape: Shape) -> StreamExecutionEnvironment:
     """Returns an environment whose partitioned records cross channels at parallelism 1, too."""
     env = StreamExecutionEnvironment()
     return env.set_parallelism(shape.parallelism).configure("execution.isolation", "vertex")
 
 
-def _count(items: Any, counts: str) -> None:
+def _add(before: Pair, one: Pair) -> Pair:
+    return before[0], before[1] + one[1]
+
+
+def _count(items: Any, counts: str, add: Callable[[Pair, Pair], Pair] = _add) -> None:
     (
         items.map(lambda item: (item.key, 1), output_type=tuple[str, int])
         .key_by(lambda pair: pair[0], str)
-        .reduce(lambda a, b: (a[0], a[1] + b[1]))
+        .reduce(add)
         .map(lambda pair: f"{pair[0]} {pair[1]}", output_type=str)
         .sink_to(KafkaSink(counts, Formats.text()))
     )

@@ -5,15 +5,22 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from polling import wait_until
 
+from tailrace.schemas.client import JobFinished, JobRescaled
+from tailrace.schemas.event import Record
+from tailrace.schemas.job_master import ScalingDecided
 from tailrace.services.client import Client
 from tailrace.services.client.rescale_requests import RescaleFailedError, RescaleRequest
+from tailrace.services.log.factory import open_event_log
 from tailrace.services.log.topics import log_topic
 
+from ..fault_injection import result_topics
 from ..fault_injection.faults import ALL, Injector, sequence
-from ..fault_injection.jobs import Shape
+from ..fault_injection.jobs import Shape, catching_up
 from ..fault_injection.processes import FaultInjectionCluster
 from ..fault_injection.running_job import OPTIONS, RunningJob
 from ..log_checker.log_reader import violations_at_rest
@@ -69,6 +76,59 @@ def test_rescaled_job_has_each_result_once(cluster: FaultInjectionCluster) -> No
             job.wait_for_progress()
         job.wait_for_its_end()
         job.check()
+    check_log(cluster)
+
+
+@pytest.mark.parametrize("is_keyed", [False, True], ids=["in Spark", "in the StreamTask"])
+def test_backlog_of_a_slow_function_scales_the_job_up_and_its_end_down_again(
+    cluster: FaultInjectionCluster, is_keyed: bool
+) -> None:
+    servers, partitions = cluster.bootstrap_servers, 4
+    shape = Shape(records=16_000 if is_keyed else 30_000, keys=100, parallelism=1)
+    source = result_topics.make(servers, "backlog", partitions)
+    counts = result_topics.make(servers, "counts", 1)
+    result_topics.write(servers, source, map(str, range(shape.records)), partitions)
+    options = {
+        **OPTIONS,
+        "job.autoscaler.enabled": "true",
+        "job.autoscaler.stabilization.interval": "0 s",
+        "job.autoscaler.metrics.window": "2 s",
+        "job.autoscaler.catch-up.duration": "1 s",
+        "job.autoscaler.scale-up.grace-period": "1 s",
+        "job.autoscaler.backlog-processing.lag-threshold": "1 s",
+        "job.autoscaler.scale-down.max-factor": "1.0",
+        "job.autoscaler.vertex.max-parallelism": str(partitions),
+    }
+    graph = catching_up(shape, source, counts, options, 0.001, is_keyed=is_keyed)
+    log = open_event_log(cluster.configuration)
+    with (
+        contextlib.closing(log),
+        contextlib.closing(log.tail(log.end())) as tail,
+        Client(cluster.configuration) as client,
+    ):
+        job_id = client.submit(graph)
+        read: list[Record] = []
+
+        def said(kind: type[Any]) -> list[Any]:
+            read.extend(tail.poll(0.05))
+            return [each.body for each in read if isinstance(each.body, kind) and each.body.job_id == job_id]
+
+        def parallelism() -> dict[str, int]:
+            return {name: count for each in said(JobRescaled) for name, count in each.parallelism.items()}
+
+        wait_until(lambda: said(JobRescaled), "a rescale")
+        assert set(said(JobRescaled)[0].parallelism.values()) == {partitions}
+        wait_until(lambda: result_topics.read(servers, counts).total() >= shape.records, "all results")
+        wait_until(lambda: set(parallelism().values()) == {1}, "a rescale to parallelism 1")
+        client.cancel(job_id)
+        wait_until(lambda: said(JobFinished), "the end")
+        decided = said(ScalingDecided)
+        changes = [dict(each.parallelism) for each in said(JobRescaled)]
+    reasons = [each.reason for each in decided]
+    for vertex in changes[0]:
+        of_it = [each[vertex] for each in changes if vertex in each]
+        assert of_it == sorted(of_it, reverse=True), (reasons, changes)
+    assert not result_topics.difference(result_topics.read(servers, counts), shape.counts()), reasons
     check_log(cluster)
 
 

@@ -35,6 +35,12 @@ TIMED_RECORDS: Final = 4
 """Like SKIPPED_COUNTS, with the greatest timestamp that was assigned to records at these offsets in between
 (TIMED)."""
 TIMED: Final = struct.Struct("<IIq")
+WORKING: Final = 5
+"""The worker begins to process messages of this partition, and that probably takes long."""
+WORKED: Final = 6
+"""The worker has processed messages of this partition for so long since its last such frame (WORK_TIME,
+microseconds)."""
+WORK_TIME: Final = struct.Struct("<q")
 
 
 LISTEN_BACKLOG: Final = 64
@@ -193,12 +199,18 @@ class TaskActivity(msgspec.Struct, frozen=True):
     """How an attempt has spent its time since it began to process; in seconds."""
 
     busy_s: float = 0.0
+    """The time of work: of the task thread, or of a worker of Spark for which it waits."""
     idle_s: float = 0.0
     """The time of waiting for input."""
     back_pressured_s: float = 0.0
     """The time of waiting for Kafka to commit output."""
     watermark: int | None = None
     """The event time of the inputs, in milliseconds since the epoch; None if there is none."""
+    counted_s: float = 0.0
+    """Until when all records are counted, in the time since it began to process: until the last count, or until now if
+    nothing is being processed."""
+    counted_busy_s: float = 0.0
+    """The time of work until then."""
 
     @property
     def measured_s(self) -> float:

@@ -7,6 +7,7 @@ that is not a buffer, the StreamTask receives the first bytes, and fails with it
 
 from __future__ import annotations
 
+import time
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,11 +22,14 @@ from ..operators.factory import build_prefix
 from ..records.buffers import BufferCodec, BufferError, is_opaque, without_records
 from .message_place import PLACE, offset_at, partition_at
 from .partition_forwarder import DataReceivers, PartitionPosition, StatelessPrefix, Targets
+from .work import WorkPace
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 TOPIC: Final = "topic"
+SECONDS_PER_BYTE: Final = 1e-6
+"""How long the prefix is assumed to take before the first buffer is processed."""
 
 
 class BufferForwardingPlan(msgspec.Struct, frozen=True):
@@ -56,6 +60,7 @@ class BufferForwardingWorker:
         self._prefix = StatelessPipeline(())
         self._input_codecs: list[BufferCodec] = []
         self._output_codec: BufferCodec | None = None
+        self._pace = WorkPace(SECONDS_PER_BYTE)
 
     def open(self) -> None:
         """Loads and opens the prefix. Raises UserCodeError, ValueError."""
@@ -90,7 +95,7 @@ class BufferForwardingWorker:
         task_logging.serve(target.subtask_index, target.attempt_number)
         place = PartitionPosition(target.input_index, partition, offset, offset + 1)
         try:
-            content = self._transformed(topic, place, value)
+            content = self._transformed(target.socket_path, topic, place, value)
         except BufferError:
             self._connections.send(target.socket_path, BUFFER, place, without_records(value))
         except Exception as error:
@@ -98,12 +103,16 @@ class BufferForwardingWorker:
         else:
             self._connections.send(target.socket_path, BUFFER, place, content)
 
-    def _transformed(self, topic: str, place: PartitionPosition, value: bytes) -> bytes:
+    def _transformed(self, path: str, topic: str, place: PartitionPosition, value: bytes) -> bytes:
         if self._output_codec is None or is_opaque(value):
             return value
         header, batch = self._input_codecs[place.input_index].decode(value)
+        if self._pace.is_long(len(value)):
+            self._connections.announce(path, place)
+        began = time.perf_counter()
         try:
             made = self._prefix.process(batch)
+            self._pace.note(len(value), time.perf_counter() - began)
             with self._prefix.with_declared_types():
                 return self._output_codec.encode(header, made)
         except RecordError as error:

@@ -3,6 +3,8 @@
 It runs in mapInArrow inside a Python worker of Spark. buffer_forwarder.py and record_forwarder.py interpret the rows:
 buffers of channels, or messages of a source's topics. A full socket blocks the query; this is the backpressure.
 
+The StreamTasks are told how long the worker works for them: it is their own work, done elsewhere (work.py).
+
 A call ends only when the StreamTasks have read everything that it sent: the next micro-batch has other connections, and
 must not overtake it.
 
@@ -25,9 +27,10 @@ from ....schemas.types import OperatorConfig
 from ...graph.python_files import import_from
 from ..common.failures import describe_failure
 from ..common.frames import encode_frame
-from ..common.protocol import FAILURE, FORWARDED, WorkerHello
+from ..common.protocol import FAILURE, FORWARDED, WORK_TIME, WORKED, WORKING, WorkerHello
 from ..common.task_logging import TaskLogging
 from .cluster import received_files
+from .work import WorkTimer
 from .worker_connections import GatewayAddress, connect
 
 if TYPE_CHECKING:
@@ -95,6 +98,9 @@ class DataReceivers(Protocol):
     def leads(self, path: str) -> bool:
         """Whether the StreamTask can be reached: data without a receiver need not be processed."""
 
+    def announce(self, path: str, place: PartitionPosition) -> None:
+        """Informs a StreamTask that work for it begins that probably takes long."""
+
     def send(self, path: str, kind: int, place: PartitionPosition, *content: bytes) -> None:
         """Forwards data to a StreamTask."""
 
@@ -149,9 +155,11 @@ class PartitionForwarder(msgspec.Struct, frozen=True):
                 # The failure to open was reported to the WorkerRendezvous, and the query is about to be stopped.
                 for batch in batches:
                     if greeting.failure is None:
-                        worker.take(batch)
+                        with connections.working():
+                            worker.take(batch)
                 if greeting.failure is None:
-                    worker.finish()
+                    with connections.working():
+                        worker.finish()
                 connections.finish()
             finally:
                 # Also when Spark kills the worker; the receivers of an error are gone then.
@@ -167,21 +175,55 @@ class SubtaskConnections:
         self._query = query
         self._gateway = gateway
         self._open: dict[str, socket.socket | None] = {}
+        self._work = WorkTimer()
+        self._last: tuple[str, PartitionPosition] | None = None
+        """The receiver of the last data, and its place."""
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """A context in which the worker works, except while it sends."""
+        self._work.start()
+        try:
+            yield
+        finally:
+            self._work.stop()
 
     def leads(self, path: str) -> bool:
         """Whether the StreamTask listens: data without a receiver need not be processed."""
         return self._connection(path) is not None
 
+    def announce(self, path: str, place: PartitionPosition) -> None:
+        """Informs a StreamTask that work for it begins that probably takes long."""
+        self._work.announce()
+        self._send(path, self._frame(WORKING, place))
+
     def send(self, path: str, kind: int, place: PartitionPosition, *content: bytes) -> None:
         """Forwards data to a StreamTask, or drops it if the StreamTask is gone."""
-        connection = self._connection(path)
-        if connection is None:
-            return
+        is_at_work = self._work.stop()
+        self._last = path, place
+        self._send(path, self._report(place) + self._frame(kind, place, *content))
+        if is_at_work:
+            self._work.start()
+
+    def _report(self, place: PartitionPosition, *, is_last: bool = False) -> bytes:
+        """Returns a frame with the time of the work that was not reported; nothing if that is too little."""
+        worked_s = self._work.take_report(is_last=is_last)
+        if worked_s is None:
+            return b""
+        return self._frame(WORKED, place, WORK_TIME.pack(round(worked_s * 1_000_000)))
+
+    def _frame(self, kind: int, place: PartitionPosition, *content: bytes) -> bytes:
         head = FORWARDED.pack(
             kind, place.input_index, self._query, place.partition, place.first, place.following
         )
+        return encode_frame(head, *content)
+
+    def _send(self, path: str, frames: bytes) -> None:
+        connection = self._connection(path)
+        if connection is None:
+            return
         try:
-            connection.sendall(encode_frame(head, *content))
+            connection.sendall(frames)
         except ConnectionError:
             self._open[path] = None
 
@@ -191,6 +233,9 @@ class SubtaskConnections:
 
     def finish(self) -> None:
         """Returns when everything that was sent has been read, or has no receiver any more."""
+        if self._last is not None:
+            path, place = self._last
+            self._send(path, self._report(place, is_last=True))
         for connection in self._open.values():
             if connection is not None:
                 with contextlib.suppress(OSError):

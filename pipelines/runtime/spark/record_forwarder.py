@@ -4,6 +4,9 @@ The rows of a batch are messages in the order of their partition. In real-time m
 rows with a negative place (query.py explains why). The result of a batch is one frame with the offsets that it covers,
 so the StreamTask's position is exact, however many records the prefix emits per message.
 
+A slow prefix gets the messages of a batch in pieces (work.py), unless it has vectorised functions: these may cost as
+much for a small batch as for a large one.
+
 In bulk mode, results that the prefix aggregates at its end are aggregated again over several batches, to shuffle less.
 
 Spark may have dropped messages (message_condition.py): their rows have only a place. In real time those between two
@@ -54,6 +57,7 @@ from .partition_forwarder import (
     Targets,
 )
 from .session import REAL_TIME_ROWS
+from .work import WorkPace
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -63,6 +67,8 @@ RECORD_COLUMNS: Final = ("key", "headers")
 """Further columns, if records are KafkaRecords."""
 TOPIC: Final = "topic"
 MAX_PENDING_MESSAGES: Final = 500_000
+SECONDS_PER_MESSAGE: Final = 0.001
+"""How long a message is assumed to take before the first ones are processed."""
 MAX_PENDING_S: Final = 0.5
 """Held results are forwarded when they stand for this many messages, or after this time."""
 
@@ -126,6 +132,9 @@ class RecordForwardingWorker:
         self._reader: MessageReader | None = None
         self._codec: BufferCodec | None = None
         self._pending: PendingRecords | None = None
+        self._pace = WorkPace(SECONDS_PER_MESSAGE)
+        operators = () if plan.prefix is None else plan.prefix.operators
+        self._takes_whole_batches = any(each.kind == OperatorKind.MAP_BATCHES for each in operators)
 
     def open(self) -> None:
         """Loads and opens format and prefix. Raises TaskError, UserCodeError, ValueError."""
@@ -174,19 +183,29 @@ class RecordForwardingWorker:
 
     def _take_partition(self, rows: pa.RecordBatch) -> None:
         topic = self._only_topic or rows.column(TOPIC)[0].as_py()
-        first = rows.column(PLACE)[0].as_py()
-        partition = partition_at(first)
+        partition = partition_at(rows.column(PLACE)[0].as_py())
         target = self._plan.targets[topic][partition]
-        if not self._connections.leads(target.socket_path):
-            return
-        if rows.num_rows > 1 and offset_at(first) < target.one_by_one_to:
-            self._take_partition(rows.slice(0, 1))
-            self._take_partition(rows.slice(1))
-            return
+        while rows.num_rows and self._connections.leads(target.socket_path):
+            count = self._next_piece(rows, target)
+            self._take_piece(rows.slice(0, count), topic, partition, target)
+            rows = rows.slice(count)
+
+    def _next_piece(self, rows: pa.RecordBatch, target: SubtaskTarget) -> int:
+        """Returns how many of the messages to process at once."""
+        count: int = rows.num_rows
+        if count > 1 and _offset(rows, 0) < target.one_by_one_to:
+            return 1
+        return count if self._takes_whole_batches else min(count, self._pace.piece)
+
+    def _take_piece(self, rows: pa.RecordBatch, topic: str, partition: int, target: SubtaskTarget) -> None:
         task_logging.serve(target.subtask_index, target.attempt_number)
         rows, place = _within(rows, partition, target)
+        if self._pace.is_long(rows.num_rows):
+            self._connections.announce(target.socket_path, place)
+        began = time.perf_counter()
         try:
             batch, skipped = self._records(rows, topic, partition)
+            self._pace.note(rows.num_rows, time.perf_counter() - began)
         except Exception as error:
             self.finish()
             self._connections.fail(target.socket_path, place, describe_failure(error))

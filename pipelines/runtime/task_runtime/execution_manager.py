@@ -326,6 +326,8 @@ class ExecutionManager:
                 execution.topics = topics
                 execution.positions = positions
                 execution.ends = ends
+                if topics:
+                    execution.metrics = msgspec.structs.replace(execution.metrics, positions=positions)
                 self.queries.start_if_due(execution.deployment)
             case TaskOpened():
                 execution.running = True
@@ -340,7 +342,9 @@ class ExecutionManager:
                 execution.accumulators = notice.accumulators
                 execution.metrics, execution.activity = notice, notice.activity
                 execution.reports.add(TaskReport(notice, notice.activity))
-                execution.positions = notice.positions or execution.positions
+                if notice.positions:
+                    execution.positions = notice.positions
+                    self.queries.on_positions_moved(execution.deployment)
             case CheckpointAcknowledged(checkpoint_id, state, metrics):
                 if self._report_checkpoint is not None:
                     self._report_checkpoint.acknowledged(execution.id, checkpoint_id, state, metrics)

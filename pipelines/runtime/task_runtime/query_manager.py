@@ -296,6 +296,12 @@ class QueryManager:
 
         threads.Thread(target=work, name=f"lag-{deployment.number}").start()
 
+    def on_positions_moved(self, deployment: RunningDeployment) -> None:
+        """Takes what a StreamTask has read from the lag that was measured last: the end offsets are those of then."""
+        ends, _ = deployment.written
+        if deployment.pending_records is not None and isinstance(deployment.reading, TopicQueryInput):
+            deployment.pending_records = sum(_behind(deployment, deployment.reading, ends))
+
     def _discover_partitions(self, deployment: RunningDeployment) -> None:
         """Looks for new partitions until the deployment ends, if the source wants it."""
         reading = deployment.reading
@@ -485,14 +491,18 @@ def _lag(
     deployment: RunningDeployment, reading: TopicQueryInput, ends: Mapping[tuple[str, int], int], now: float
 ) -> SourceLag:
     """Returns how far the source is behind, and what arrived since the last call."""
-    begin = reading.begin(deployment.receivers)
-    behind = [
-        max(0, ends.get((topic, partition), 0) - position)
-        for topic, offsets in begin.items()
-        for partition, position in offsets.items()
-    ]
+    behind = _behind(deployment, reading, ends)
     (before, then), deployment.written = deployment.written, (ends, now)
     if not then or now <= then:
         return SourceLag(sum(behind), 0.0, len(behind), _CORES)
     rates = [(end - before.get(place, end)) / (now - then) for place, end in ends.items()]
     return SourceLag(sum(behind), sum(rates), len(behind), _CORES, min(rates, default=0.0))
+
+
+def _behind(deployment: RunningDeployment, reading: TopicQueryInput, ends: Mapping[Place, int]) -> list[int]:
+    """Returns how many records of each partition are not read."""
+    return [
+        max(0, ends.get((topic, partition), 0) - position)
+        for topic, offsets in reading.begin(deployment.receivers).items()
+        for partition, position in offsets.items()
+    ]

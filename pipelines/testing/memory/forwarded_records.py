@@ -26,6 +26,9 @@ class ForwardedRecords:
     def leads(self, path: str) -> bool:
         return True
 
+    def announce(self, path: str, place: PartitionPosition) -> None:
+        pass
+
     def send(self, path: str, kind: int, place: PartitionPosition, *content: bytes) -> None:
         skipped, greatest = NO_SKIPPED_RECORDS, None
         if kind == SKIPPED_COUNTS:

@@ -23,7 +23,7 @@ from .state import Measurement, ScaleUp
 _OBSERVED_LAG_S: Final = 30.0
 _OBSERVED_SWITCH: Final = 1.15
 """Flink's observed-true-processing-rate: what a vertex that is behind processes is its capacity, if its busy time
-gives more than that by this factor."""
+gives more than that by this factor. In a window shorter than the lag, a start or a delay looks the same."""
 _SHOWN: Final = 3
 _LONGEST_NAME: Final = 60
 
@@ -166,7 +166,7 @@ def find_loads(graph: JobGraph, measurement: Measurement, options: AutoscalerOpt
             target += before.target * ratio if sender.records_in > 0 else rate
             catch_up += before.catch_up * ratio
             arriving += rate
-        is_behind = is_exact and arriving > own.records_in * _OBSERVED_SWITCH
+        is_behind = _is_observable(measurement) and is_exact and arriving > own.records_in * _OBSERVED_SWITCH
         if is_behind and options.catch_up_duration:
             # What it has not read in this window waits in its channels.
             catch_up += (arriving - own.records_in) * measurement.duration / options.catch_up_duration
@@ -182,11 +182,20 @@ def _source_load(
         return Load(own.records_in, 0.0, _capacity(vertex, own, is_behind=False))
     # A lag is in records of the topics; operators of the chain that Spark runs change their number.
     per_record = own.records_in / own.records_consumed if own.records_consumed else 1.0
-    growth = (pending - before) * per_record / (measurement.duration / SECOND)
+    if own.records_arrived is None:  # an earlier release measured it
+        arrived = own.records_in + (pending - before) * per_record / (measurement.duration / SECOND)
+    else:
+        arrived = own.records_arrived * per_record
     catch_up_s = options.catch_up_duration / SECOND
     catch_up = pending * per_record / catch_up_s if catch_up_s else 0.0
-    is_behind = min(pending, before) > _OBSERVED_LAG_S * _consumed(own)
-    return Load(max(0.0, own.records_in + growth), catch_up, _capacity(vertex, own, is_behind=is_behind))
+    # One that has read little because little was there is not behind.
+    least = _OBSERVED_LAG_S * max(_consumed(own), own.records_arrived or 0.0)
+    is_behind = _is_observable(measurement) and min(pending, before) > least
+    return Load(max(0.0, arrived), catch_up, _capacity(vertex, own, is_behind=is_behind))
+
+
+def _is_observable(measurement: Measurement) -> bool:
+    return measurement.duration >= _OBSERVED_LAG_S * SECOND
 
 
 def _capacity(vertex: SchedulingVertex, own: VertexMeasurement, *, is_behind: bool) -> float:

@@ -3,6 +3,10 @@
 Tasks count; so the counts at the begin and at the end of a window are enough, and nothing is read in between. One
 thread does it for all JobMasters of a process. A subtask that gives no counts is asked again for some seconds; then its
 vertex is missing in the result, and the decision says so. The next leader's meter begins the window again.
+
+Tasks count the records of a batch when they have processed it, which may take longer than a window. So records and busy
+time are those from the last count before the window to the last one in it, and a window lasts until these are half of a
+window apart.
 """
 
 from __future__ import annotations
@@ -27,7 +31,10 @@ _PAUSE_S: Final = 1.0
 _TRIES: Final = 5
 """The number of times that counts are read at the end of a window."""
 _LEAST_PART: Final = 0.5
-"""The part of the window that an attempt must have been measured."""
+"""The part of the window that an attempt must have been measured, and that its counts must be apart."""
+_MOST_WINDOWS: Final = 10
+_LONGEST_S: Final = 600.0
+"""A window whose counts do not come ends after ten times its length, or after this time if that is longer."""
 
 
 class TaskCounts(NamedTuple):
@@ -42,11 +49,22 @@ class TaskCounts(NamedTuple):
     """The lag of a Kafka source; one of the subtasks of a TaskExecutor has that of all of them."""
     position: float | None = None
     """The sum of the positions of a Kafka source."""
+    counted_s: float | None = None
+    """Until when the records are counted, in the time since the attempt began to process; None: until now."""
+    counted_busy_s: float | None = None
+    """The time of work until then."""
 
     @property
     def measured_s(self) -> float:
         """The time since the attempt began to process."""
         return self.busy_s + self.idle_s + self.back_pressured_s
+
+    @property
+    def until_count(self) -> tuple[float, float]:
+        """The time until the last count, and the time of work in it."""
+        if self.counted_s is None or self.counted_busy_s is None:
+            return self.measured_s, self.busy_s
+        return self.counted_s, self.counted_busy_s
 
 
 Counts = Mapping[VertexKey, TaskCounts]
@@ -149,11 +167,15 @@ class TaskMeter:
                 window.first, window.began_s = counts, now_s
             window.due_s = now_s + (wanted.window / SECOND if is_whole else _PAUSE_S)
             return
-        window.tries += 1
+        duration_s, window_s = now_s - window.began_s, wanted.window / SECOND
+        window.tries += not is_whole
         if not is_whole and window.tries < _TRIES:
             window.due_s = now_s + _PAUSE_S
             return
-        duration_s = now_s - window.began_s
+        is_longest = duration_s >= max(_MOST_WINDOWS * window_s, _LONGEST_S)
+        if is_whole and not is_longest and not have_counted(wanted.vertices, window.first, counts, window_s):
+            window.due_s = now_s + _PAUSE_S
+            return
         body = job_master.TasksMeasured(
             job_id=wanted.job_id,
             duration=int(duration_s * SECOND),
@@ -174,6 +196,17 @@ def measure_vertices(
     return tuple(each for each in found if each is not None)
 
 
+def have_counted(vertices: Mapping[str, int], first: Counts, last: Counts, window_s: float) -> bool:
+    """Whether all subtasks have counted for long enough. Another attempt than at the start never will."""
+    for vertex_id, parallelism in vertices.items():
+        for index in range(parallelism):
+            start, end = first[vertex_id, index], last[vertex_id, index]
+            counted_s = end.until_count[0] - start.until_count[0]
+            if counted_s < window_s * _LEAST_PART and end.measured_s >= start.measured_s:
+                return False
+    return True
+
+
 def _measure(
     vertex_id: str, parallelism: int, first: Counts, last: Counts, duration_s: float
 ) -> VertexMeasurement | None:
@@ -189,13 +222,22 @@ def _measure(
         if passed_s < duration_s * _LEAST_PART or end.records_in < start.records_in:
             # Another attempt, or one whose reports are late.
             return None
-        records_in += (end.records_in - start.records_in) / passed_s
-        records_out += (end.records_out - start.records_out) / passed_s
-        busy = max(busy, (end.busy_s - start.busy_s) / passed_s)
+        if (start.pending_records is None) != (end.pending_records is None):
+            # The lag was not measured yet.
+            return None
+        (began_s, busy_before_s), (ended_s, busy_after_s) = start.until_count, end.until_count
+        counted_s, worked_s = ended_s - began_s, busy_after_s - busy_before_s
+        if counted_s <= 0:
+            # Nothing was counted: what was done before the window is no part of it.
+            counted_s, worked_s = passed_s, end.busy_s - start.busy_s
+        records_in += (end.records_in - start.records_in) / counted_s
+        records_out += (end.records_out - start.records_out) / counted_s
+        busy = max(busy, worked_s / counted_s)
         back_pressured += (end.back_pressured_s - start.back_pressured_s) / passed_s / parallelism
-        consumed += ((end.position or 0.0) - (start.position or 0.0)) / passed_s
+        consumed += ((end.position or 0.0) - (start.position or 0.0)) / counted_s
     pending, pending_before = _pending(after), _pending(before)
     has_lag = pending is not None and pending_before is not None
+    arrived = (_end_offsets(after) - _end_offsets(before)) / duration_s
     return VertexMeasurement(
         vertex_id=vertex_id,
         parallelism=parallelism,
@@ -206,9 +248,15 @@ def _measure(
         pending_records=pending if has_lag else None,
         pending_records_before=pending_before if has_lag else None,
         records_consumed=round(max(0.0, consumed), 3) if has_lag else None,
+        records_arrived=round(max(0.0, arrived), 3) if has_lag else None,
     )
 
 
 def _pending(counts: Sequence[TaskCounts]) -> int | None:
     known = [each.pending_records for each in counts if each.pending_records is not None]
     return int(sum(known)) if known else None
+
+
+def _end_offsets(counts: Sequence[TaskCounts]) -> float:
+    """Returns the sum of the end offsets of a Kafka source's partitions. It does not depend on when tasks count."""
+    return sum((each.position or 0.0) + (each.pending_records or 0.0) for each in counts)

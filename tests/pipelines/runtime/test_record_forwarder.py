@@ -8,6 +8,7 @@ import pickle
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +32,9 @@ from tailrace.pipelines.runtime.common.protocol import (
     SKIPPED_COUNTS,
     TIMED,
     TIMED_RECORDS,
+    WORK_TIME,
+    WORKED,
+    WORKING,
     SkippedRecords,
 )
 from tailrace.pipelines.runtime.formats import ValueFormat
@@ -60,6 +64,7 @@ from tailrace.pipelines.runtime.spark.partition_forwarder import (
 )
 from tailrace.pipelines.runtime.spark.record_forwarder import RecordForwardingPlan
 from tailrace.pipelines.runtime.spark.session import REAL_TIME_ROWS
+from tailrace.pipelines.runtime.spark.work import PIECE_S
 from tailrace.pipelines.runtime.stream_task.loop.mailbox import ForwardedMessage
 from tailrace.pipelines.types import RecordType
 from tailrace.schemas.types import OperatorConfig
@@ -94,7 +99,15 @@ class Frame(ForwardedMessage, frozen=True):
 
 @contextlib.contextmanager
 def stream_task() -> Iterator[tuple[str, list[Frame]]]:
-    """Listens as a StreamTask for one worker; the frames are available after the block."""
+    """Listens as a StreamTask for one worker; the frames with data are available after the block."""
+    with whole_stream_task() as (path, frames):
+        yield path, frames
+    frames[:] = [frame for frame in frames if frame.kind not in (WORKING, WORKED)]
+
+
+@contextlib.contextmanager
+def whole_stream_task() -> Iterator[tuple[str, list[Frame]]]:
+    """Listens in the same way; all frames are available after the block."""
     frames: list[Frame] = []
     with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX) as listener:
         path = str(Path(directory) / "task")
@@ -123,8 +136,10 @@ def run(plan: RecordForwardingPlan | BufferForwardingPlan, batches: list[pa.Reco
     worker = plan.worker(connections)
     worker.open()
     for batch in batches:
-        worker.take(batch)
-    worker.finish()
+        with connections.working():
+            worker.take(batch)
+    with connections.working():
+        worker.finish()
     connections.finish()
     worker.close()
 
@@ -498,3 +513,67 @@ def test_partitions_are_divided_over_subtasks_and_added_ones_move_none(
     loads = [sum(owner == subtask for owner in before.values()) for subtask in range(parallelism)]
     if len(counts) == 1:
         assert max(loads) - min(loads) <= 1
+
+
+def work_of(operators: tuple[OperatorConfig, ...], count: int) -> list[Frame]:
+    """Returns all frames for messages in one batch."""
+    with whole_stream_task() as (path, frames):
+        plan = RecordForwardingPlan(
+            {TOPIC: {PARTITION: SubtaskTarget(path, 2)}},
+            ValueFormat(FormatKind.JSON),
+            INT.to_json(),
+            OnBadRecord.FAIL,
+            OnTombstone.FAIL,
+            StatelessPrefix(operators, INT.to_json()),
+        )
+        run(plan, [rows([(offset, b"%d" % offset) for offset in range(count)])])
+    return frames
+
+
+def sleeping(kind: OperatorKind, function: Any) -> tuple[OperatorConfig, ...]:
+    return (
+        OperatorConfig(
+            operator_id="a" * 32,
+            name="slow",
+            kind=kind,
+            code=cloudpickle.dumps((function,)),
+            parameters='{"output_type": "int"}',
+        ),
+    )
+
+
+def test_messages_of_a_slow_function_come_in_pieces_whose_work_is_announced_and_reported() -> None:
+    count, cost_s = 700, 0.002
+
+    def slow(value: int) -> int:
+        time.sleep(cost_s)
+        return value
+
+    frames = work_of(sleeping(OperatorKind.MAP, slow), count)
+    data = [frame for frame in frames if frame.kind == RECORDS]
+    assert data[0].first == 0
+    assert data[-1].following == count
+    assert all(a.following == b.first for a, b in pairwise(data))
+    assert len(data) >= 2, "the first piece is made without a measurement"
+    assert data[1].following - data[1].first <= PIECE_S / cost_s
+    kinds = [frame.kind for frame in frames]
+    assert kinds[: 3 * len(data)] == [WORKING, WORKED, RECORDS] * len(data)
+    worked_s = sum(WORK_TIME.unpack(frame.content)[0] for frame in frames if frame.kind == WORKED) / 1e6
+    assert count * cost_s <= worked_s
+    assert {frame.partition for frame in frames} == {PARTITION}
+
+
+def test_vectorised_function_gets_whole_batches() -> None:
+    def slow(batch: pa.RecordBatch) -> pa.RecordBatch:
+        time.sleep(0.02)
+        return batch
+
+    frames = work_of(sleeping(OperatorKind.MAP_BATCHES, slow), 5_000)
+    (data,) = [frame for frame in frames if frame.kind == RECORDS]
+    assert (data.first, data.following) == (0, 5_000)
+
+
+def test_short_work_is_reported_at_the_end() -> None:
+    frames = work_of(sleeping(OperatorKind.MAP, lambda value: value), 3)
+    assert [frame.kind for frame in frames] == [RECORDS, WORKED]
+    assert WORK_TIME.unpack(frames[1].content)[0] > 0

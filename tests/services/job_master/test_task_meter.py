@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from immutables import Map
 
 from tailrace.schemas import job_master
@@ -19,15 +21,17 @@ JOB = "job_master/j"
 
 
 class Reader:
-    """Gives the counts that the test sets; `asked` says how often."""
+    """Gives the counts that the test sets, of the number of the reading; `asked` says how often."""
 
     def __init__(self) -> None:
-        self.counts: Counts = {}
+        self.counts: Callable[[int], Counts] = lambda _: {}
+        self.number = 0
         self.asked: queue.Queue[str] = queue.Queue()
         self.is_closed = False
 
     def read(self, job_id: str) -> Counts:
-        counts = self.counts
+        self.number += 1
+        counts = self.counts(self.number)
         self.asked.put(job_id)
         return counts
 
@@ -71,12 +75,12 @@ def meter(
 def test_window_begins_when_all_subtasks_give_counts(
     meter: TaskMeter, reader: Reader, said: queue.Queue[OutgoingEvent]
 ) -> None:
-    reader.counts = {("a", 0): TaskCounts()}
+    reader.counts = lambda _: {("a", 0): TaskCounts()}
     meter.follow(JOB, [demand(7)])
     for _ in range(3):
         assert reader.asked.get(timeout=TIMEOUT_S) == "j"
     assert said.empty()
-    reader.counts = at(100)
+    reader.counts = at
     owed = said.get(timeout=TIMEOUT_S)
     assert (owed.recipient, owed.cause) == (JOB, 7)
     assert isinstance(owed.body, job_master.TasksMeasured)
@@ -88,10 +92,8 @@ def test_window_begins_when_all_subtasks_give_counts(
 def test_subtask_without_counts_is_missing(
     meter: TaskMeter, reader: Reader, said: queue.Queue[OutgoingEvent]
 ) -> None:
-    reader.counts = at(100)
+    reader.counts = lambda number: at(number) if number == 1 else {}
     meter.follow(JOB, [demand(7, 1)])
-    reader.asked.get(timeout=TIMEOUT_S)
-    reader.counts = {}
     body = said.get(timeout=TIMEOUT_S).body
     assert isinstance(body, job_master.TasksMeasured)
     assert body.vertices == ()
@@ -103,10 +105,58 @@ def test_void_measurement_is_not_reported(
     meter.follow(JOB, [demand(7)])
     reader.asked.get(timeout=TIMEOUT_S)
     meter.follow(JOB, [])
-    reader.counts = at(100)
+    reader.counts = at
     meter.follow(JOB, [demand(9, 1)])
     assert said.get(timeout=TIMEOUT_S).cause == 9
     assert said.empty()
+
+
+def counted(seconds: float, until: float) -> Counts:
+    """Returns the counts of two subtasks that are always busy; one has counted its records until some time."""
+    return {
+        ("a", 0): TaskCounts(10 * until, 0, seconds, counted_s=until, counted_busy_s=until),
+        ("a", 1): TaskCounts(10 * seconds, 0, seconds),
+    }
+
+
+def test_window_lasts_until_all_subtasks_have_counted(
+    meter: TaskMeter, reader: Reader, said: queue.Queue[OutgoingEvent]
+) -> None:
+    reader.counts = lambda number: counted(100 + number, 90)
+    meter.follow(JOB, [demand(7, 20_000)])
+    for _ in range(5):
+        reader.asked.get(timeout=TIMEOUT_S)
+    assert said.empty()
+    reader.counts = lambda _: counted(200, 110)
+    body = said.get(timeout=TIMEOUT_S).body
+    assert isinstance(body, job_master.TasksMeasured)
+    (found,) = body.vertices
+    assert (found.records_in, found.busy) == (20.0, 1.0)
+
+
+def test_window_without_counts_ends_after_its_longest_time(
+    meter: TaskMeter, reader: Reader, said: queue.Queue[OutgoingEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_meter, "_LONGEST_S", 0.0)
+    reader.counts = lambda number: counted(100 + number, 90)
+    meter.follow(JOB, [demand(7, 20_000)])
+    body = said.get(timeout=TIMEOUT_S).body
+    assert isinstance(body, job_master.TasksMeasured)
+    assert body.duration >= 200_000
+
+
+@given(st.floats(1, 100), st.floats(0, 100), st.floats(0.1, 60), st.floats(0, 30))
+def test_arrival_does_not_depend_on_when_tasks_count(
+    rate: float, position: float, window_s: float, counted_s: float
+) -> None:
+    def at(end: float, position: float) -> Counts:
+        return {
+            ("a", 0): TaskCounts(busy_s=end, pending_records=1_000 + rate * end - position, position=position)
+        }
+
+    first, last = at(100, position), at(100 + window_s, position + counted_s)
+    (found,) = measure_vertices({"a": 1}, first, last, window_s)
+    assert found.records_arrived == pytest.approx(rate, abs=1e-3)
 
 
 def test_rates_are_those_of_the_time_that_the_tasks_have_measured() -> None:
@@ -133,8 +183,9 @@ def test_lag_is_the_sum_over_the_task_executors() -> None:
         {},
         {**at(160), ("a", 1): TaskCounts(5, 0, 50, 60)},
         {**at(160), ("a", 1): TaskCounts(9_000, 0, 110)},
+        {**at(160), ("a", 1): TaskCounts(9_000, 0, 160, pending_records=70)},
     ],
-    ids=["gone", "counts anew", "reports late"],
+    ids=["gone", "counts anew", "reports late", "lag is new"],
 )
 def test_vertex_that_was_not_measured_wholly_is_missing(last: Counts) -> None:
     assert measure_vertices({"a": 2}, at(100), last, 60.0) == ()

@@ -19,7 +19,7 @@ from tailrace.services.metrics.samples import Sample
 from tailrace.services.processes import metrics
 
 TASKS = [TaskFigures(VertexName("j", "job", "v", "map"), index, 0) for index in range(100)]
-PER_TASK = 8
+PER_TASK = 10
 OWN = 4
 END = 50
 

@@ -136,6 +136,9 @@ class MailboxReceiver:
         """Whether there is a receiver: always."""
         return True
 
+    def announce(self, path: str, place: PartitionPosition) -> None:
+        """Does nothing: the time of this reader is not counted."""
+
     def send(self, path: str, kind: int, place: PartitionPosition, *content: bytes) -> None:
         """Puts the data into the mailbox."""
         data = content[0] if len(content) == 1 else b"".join(content)

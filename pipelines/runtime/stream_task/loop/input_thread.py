@@ -23,6 +23,9 @@ from ...common.frames import FrameReader
 from ...common.protocol import (
     FORWARDED,
     LISTEN_BACKLOG,
+    WORK_TIME,
+    WORKED,
+    WORKING,
     AbortCheckpoint,
     CancelTask,
     CommandFrame,
@@ -41,6 +44,7 @@ from ...common.protocol import (
 from .activity_timer import ActivityTimer
 from .mailbox import ConnectionsClosed, ForwardedMessage, Mailbox
 from .stack_sampler import sample_stacks
+from .worker_times import Place
 
 CANCEL_GRACE_S: Final = 0.2
 """How long user code may stay busy after a CancelTask before the process exits."""
@@ -71,6 +75,8 @@ class InputThread(threads.Thread):
         self._selector = selectors.DefaultSelector()
         self._workers: dict[socket.socket, tuple[FrameReader, int]] = {}
         """The connections of Spark's workers, each for one task."""
+        self._working: dict[socket.socket, Place] = {}
+        """Those whose workers have told of their work, and for what."""
         self._reading = True
         self.timers: list[ActivityTimer] = []
         """Those of the tasks."""
@@ -175,15 +181,31 @@ class InputThread(threads.Thread):
 
     def _receive(self, connection: socket.socket) -> None:
         reader, task = self._workers[connection]
-        letters = [(_to_mail(data), len(data)) for data in reader.receive()]
+        letters = []
+        for data in reader.receive():
+            letter = _to_mail(data)
+            if letter.kind in (WORKING, WORKED):
+                self._note_work(connection, task, letter)
+            else:
+                letters.append((letter, len(data)))
         if letters:
             self._mailbox.put(letters, task)
         if reader.ended:
             del self._workers[connection]
             self._selector.unregister(connection)
             connection.close()
+            if (place := self._working.pop(connection, None)) is not None:
+                self.timers[task].workers.end(place)
             if all(other != task for _, other in self._workers.values()):
                 self._mailbox.put([(ConnectionsClosed(), 0)], task)
+
+    def _note_work(self, connection: socket.socket, task: int, told: ForwardedMessage) -> None:
+        place, workers = (told.input_index, told.partition), self.timers[task].workers
+        self._working[connection] = place
+        if told.kind == WORKING:
+            workers.begin(place)
+        else:
+            workers.add(place, WORK_TIME.unpack_from(told.content)[0] / 1_000_000)
 
     def _adjust(self) -> None:
         """Stops reading while the mailbox is full, and resumes afterwards."""

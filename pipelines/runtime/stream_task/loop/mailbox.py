@@ -27,7 +27,7 @@ CAPACITY_BYTES: Final = 8 << 20
 
 
 class ForwardedMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message that Spark forwarded, as in protocol.HANDED_OVER."""
+    """A message that Spark forwarded, as in protocol.FORWARDED."""
 
     kind: int
     input_index: int

@@ -75,6 +75,7 @@ class TaskDriver:
     ) -> None:
         self.timer = timer or ActivityTimer()
         self.timer.has_input = lambda: not mailbox.is_empty
+        self.timer.has_counted = lambda: subtask.records_in == self._counted_records
         self.number = number
         self.task = subtask
         self.has_ended = False
@@ -100,6 +101,7 @@ class TaskDriver:
         self._told_at = 0.0
         self._repeated_at = time.monotonic()
         self._counted_at = 0.0
+        self._counted_records = 0
         self._uncounted = False
         self._commits = 0
 
@@ -309,6 +311,7 @@ class TaskDriver:
 
     def _count(self, now: float) -> None:
         self._counted_at = now
+        self._counted_records = self.task.records_in
         self._uncounted = False
         latencies = self.task.latencies
         self._notify(
@@ -321,7 +324,7 @@ class TaskDriver:
                 {} if self._assembly.through_spark is None else self.task.positions,
                 self.task.bytes_in,
                 self.task.output.bytes_out,
-                self.timer.read(),
+                self.timer.read(is_count=True),
                 () if latencies is None else latencies.report(),
                 self._assembly.database_figures(),
             )
