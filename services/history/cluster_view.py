@@ -104,11 +104,15 @@ class LeaderView(msgspec.Struct, frozen=True):
     since: int
 
 
+def find_dispatcher(states: Mapping[str, object]) -> DispatcherState:
+    """Returns the state of the Dispatcher; an empty one before there is one."""
+    state = states.get(DISPATCHER)
+    return state if isinstance(state, DispatcherState) else DispatcherState()
+
+
 def jobs(fold: HistoryProjection) -> list[JobView]:
     """Returns all jobs, in the order of their submission."""
-    state = fold.replica.states.get(DISPATCHER)
-    if not isinstance(state, DispatcherState):
-        return []
+    state = find_dispatcher(fold.replica.states)
     before = count_programs_before(state)
     views = [
         replace(job_view(fold, job), programs_before=before.get(job_id)) for job_id, job in state.jobs.items()
@@ -123,8 +127,8 @@ def count_programs_before(state: DispatcherState) -> dict[str, int]:
 
 def live_jobs(states: Mapping[str, object]) -> frozenset[str]:
     """Returns the ids of the jobs that have not ended."""
-    state = states.get(DISPATCHER)
-    return frozenset((*state.live, *state.suspended)) if isinstance(state, DispatcherState) else frozenset()
+    state = find_dispatcher(states)
+    return frozenset((*state.live, *state.suspended))
 
 
 def job_view(fold: HistoryProjection, job: Job) -> JobView:
@@ -159,10 +163,8 @@ def _summary(fold: HistoryProjection, state: JobMasterState) -> CheckpointsSumma
 
 def statuses(replica: Replica) -> dict[str, JobStatus]:
     """Returns job id -> the status of the job."""
-    state = replica.states.get(DISPATCHER)
-    if not isinstance(state, DispatcherState):
-        return {}
-    return {job_id: _status(job, _find_master(replica, job_id)) for job_id, job in state.jobs.items()}
+    known = find_dispatcher(replica.states).jobs
+    return {job_id: _status(job, _find_master(replica, job_id)) for job_id, job in known.items()}
 
 
 def _find_master(replica: Replica, job_id: str) -> JobMasterState:
@@ -301,8 +303,7 @@ def _waits(fold: HistoryProjection, state: StartedJob, job: JobView) -> Iterator
 
 def leaders(replica: Replica) -> list[LeaderView]:
     """Returns the leaders of all roles with one instance, and of all live jobs."""
-    state = replica.states.get(DISPATCHER)
-    jobs = sorted(state.live) if isinstance(state, DispatcherState) else []
+    jobs = sorted(find_dispatcher(replica.states).live)
     found = [
         (role, replica.leadership.leader(role))
         for role in (*_ONLY, *(address(JOB_MASTER, job) for job in jobs))

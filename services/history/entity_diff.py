@@ -19,6 +19,7 @@ from ..job_master.exception_history import TaskException
 from ..job_master.state import Execution, StartedJob, TerminatedJob
 from ..resource_manager.state import ResourceManagerState
 from ..task_executor.state import TaskExecutorState
+from .cluster_view import find_dispatcher
 from .entity_history.entities import Entity, EntityKind, checkpoint, job, slot, task, task_executor_of
 from .state_diff import StateChange, StateDifference, changed_addresses, diff_states
 from .state_tree import LEADERS, LEVEL
@@ -96,8 +97,7 @@ def _find_changed_jobs(before: Replica, after: Replica) -> list[str]:
 
 
 def _jobs(replica: Replica) -> Mapping[str, object]:
-    state = replica.states.get(DISPATCHER)
-    return state.jobs if isinstance(state, DispatcherState) else {}
+    return find_dispatcher(replica.states).jobs
 
 
 def _workers(replica: Replica) -> Collection[str]:

@@ -12,11 +12,9 @@ from collections.abc import Callable
 
 from ....schemas.event import Record
 from ...configuration import Configuration
-from ...core.role import DISPATCHER
 from ...dispatcher.build_queue import PARALLEL_BUILDS
-from ...dispatcher.state import DispatcherState
 from ...history import HistoryProjection
-from ...history.cluster_view import count_programs_before
+from ...history.cluster_view import count_programs_before, find_dispatcher
 from ...log import LogTruncated, LogUnavailable
 from ..readers.cluster_state import replay_log
 from ..render.job import describe_position
@@ -38,8 +36,7 @@ class BuildingQueue:
             self._fold = replay_log(self._configuration, self._fold)
         except (LogUnavailable, LogTruncated):
             return None
-        state = self._fold.replica.states.get(DISPATCHER)
-        return count_programs_before(state).get(job_id) if isinstance(state, DispatcherState) else None
+        return count_programs_before(find_dispatcher(self._fold.replica.states)).get(job_id)
 
 
 def wait_for_acceptance(

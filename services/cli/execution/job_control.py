@@ -11,8 +11,8 @@ from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
 from ...client.rest_client import open_job_client
 from ...configuration import Configuration
-from ...core.role import DISPATCHER, JOB_MASTER, address
-from ...dispatcher.state import CANCELLED_BEFORE_BUILT, DispatcherState, rejection_reason
+from ...core.role import JOB_MASTER, address
+from ...dispatcher.state import CANCELLED_BEFORE_BUILT, rejection_reason
 from ...history import HistoryProjection
 from ...history.cluster_view import JobView, jobs
 from ...job_master.state import StartedJob
@@ -34,12 +34,6 @@ def read_job(configuration: Configuration, wanted: str) -> tuple[HistoryProjecti
     """Returns the replayed log and the job with this id, name or id prefix. Raises like `find_job`, LogUnavailable."""
     fold = replay_log(configuration)
     return fold, find_job(jobs(fold), wanted, fold.ended)
-
-
-def find_dispatcher(fold: HistoryProjection) -> DispatcherState:
-    """Returns the state of the Dispatcher."""
-    state = fold.replica.states.get(DISPATCHER)
-    return state if isinstance(state, DispatcherState) else DispatcherState()
 
 
 def find_started_job(fold: HistoryProjection, job_id: str) -> StartedJob | None:

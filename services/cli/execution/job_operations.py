@@ -15,11 +15,12 @@ from ...configuration import Configuration
 from ...configuration.dynamic_options import find_change_error
 from ...dispatcher.state import Phase
 from ...history import HistoryProjection
+from ...history.cluster_view import find_dispatcher
 from ...job_master.state import StartedJob
 from ..exit_codes import CommandFailure, ExitCode
 from ..readers.cluster_state import replay_log
 from ..render.output import print_progress
-from .job_control import check_not_ended, find_dispatcher, find_started_job, read_job
+from .job_control import check_not_ended, find_started_job, read_job
 
 _TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 0.3
@@ -152,7 +153,7 @@ def _request(
 
 def _check_progress(fold: HistoryProjection, job_id: str, problem: str, until: float) -> None:
     """Raises CommandFailure for a job that has ended, and after the time."""
-    job = find_dispatcher(fold).jobs.get(job_id)
+    job = find_dispatcher(fold.replica.states).jobs.get(job_id)
     if job is None or job.status in JOB_ENDS:
         ended = "forgotten" if job is None else job.status.value
         raise CommandFailure(ExitCode.JOB, f"job {job_id} is {ended}")
@@ -165,7 +166,7 @@ def _check_progress(fold: HistoryProjection, job_id: str, problem: str, until: f
 
 
 def _is_paused(fold: HistoryProjection, job_id: str) -> bool:
-    job = find_dispatcher(fold).jobs.get(job_id)
+    job = find_dispatcher(fold.replica.states).jobs.get(job_id)
     return job is not None and job.phase is Phase.SUSPENDED and job.is_paused
 
 

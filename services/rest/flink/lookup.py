@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...core.role import DISPATCHER
 from ...dispatcher.state import DispatcherState, Job
 from ...history import cluster_view
 from ...history.cluster_view import JobView
@@ -15,8 +14,7 @@ from . import ids
 
 def dispatcher(moment: Moment) -> DispatcherState:
     """Returns the Dispatcher's state."""
-    state = moment.fold.replica.states.get(DISPATCHER)
-    return state if isinstance(state, DispatcherState) else DispatcherState()
+    return cluster_view.find_dispatcher(moment.fold.replica.states)
 
 
 def find_job(moment: Moment, parameters: Parameters) -> tuple[Job, JobView]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from .....schemas.types import ExecutionState, JobStatus, SnapshotType
 from ....history import HistoryProjection
 from ....history.checkpoint_history import CheckpointStatus
-from ....history.cluster_view import job_view
+from ....history.cluster_view import find_dispatcher, job_view
 from ....history.execution_history import AttemptView, ExecutionGraphView
-from ..job_control import find_dispatcher, find_started_job
+from ..job_control import find_started_job
 from .steps import JobFacts, Upgrade, fallback_id, successor_id
 
 
@@ -27,7 +27,7 @@ def read_upgrade(fold: HistoryProjection, old_id: str) -> Upgrade | None:
 
 def find_upgraded_job(fold: HistoryProjection, job_id: str) -> str | None:
     """Returns the job whose upgrade has started this one; None if there is none, or it is forgotten."""
-    for old_id in find_dispatcher(fold).jobs:
+    for old_id in find_dispatcher(fold.replica.states).jobs:
         savepoint = find_last_savepoint(fold, old_id)
         if savepoint is not None and job_id in (successor_id(old_id, savepoint), fallback_id(old_id)):
             return old_id
@@ -45,7 +45,7 @@ def find_last_savepoint(fold: HistoryProjection, job_id: str) -> str | None:
 
 def read_job_facts(fold: HistoryProjection, job_id: str) -> JobFacts | None:
     """Returns what the log has of a job; None if the cluster does not know it."""
-    job = find_dispatcher(fold).jobs.get(job_id)
+    job = find_dispatcher(fold.replica.states).jobs.get(job_id)
     if job is None:
         return None
     view, graph = job_view(fold, job), fold.executions.graph(job_id)
@@ -87,7 +87,7 @@ def _started_at(attempt: AttemptView) -> int | None:
 
 def has_started_from(fold: HistoryProjection, savepoint: str, besides: frozenset[str]) -> str | None:
     """Returns a job that started from the savepoint, besides those of the upgrade."""
-    for job_id, job in find_dispatcher(fold).jobs.items():
+    for job_id, job in find_dispatcher(fold.replica.states).jobs.items():
         path = None if job_id in besides or job.status is JobStatus.FAILED else job.savepoint_path
         if path is not None and path.rstrip("/") == savepoint.rstrip("/"):
             return job_id

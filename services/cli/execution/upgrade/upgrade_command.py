@@ -14,13 +14,13 @@ from ....client import Client
 from ....client.checkpoint_requests import CheckpointFailedError, request_checkpoint
 from ....configuration import Configuration
 from ....history import HistoryProjection
-from ....history.cluster_view import JobView, job_view, jobs
+from ....history.cluster_view import JobView, find_dispatcher, job_view, jobs
 from ...args.common_options import Format
 from ...exit_codes import CommandFailure, ExitCode
 from ...readers.cluster_state import replay_log
 from ...render.formatting import format_count
 from ...render.output import print_json, print_progress, print_result
-from ..job_control import find_dispatcher, find_job
+from ..job_control import find_job
 from .checks import Findings, check
 from .job_upgrade import JobUpgrade, Outcome, Plan
 from .observation import find_upgraded_job, read_upgrade
@@ -56,7 +56,7 @@ def upgrade(configuration: Configuration, request: UpgradeRequest, output: Forma
         print_progress(f"job {job.job_id} runs this program already: there is nothing to do")
         _print_end(output, "UNCHANGED", job.job_id, None, None, "", start)
         return
-    old = read_program(configuration, find_dispatcher(fold).jobs[old_id])
+    old = read_program(configuration, find_dispatcher(fold.replica.states).jobs[old_id])
     view = _view(fold, old_id)
     is_begun = view.status in JOB_ENDS
     if not is_begun:
@@ -105,7 +105,7 @@ def _find_old(
 ) -> str | None:
     """Returns the job whose upgrade is to begin or to continue; None if `job` runs the new program already. Raises
     CommandFailure if another program is being tried."""
-    jobs_now = find_dispatcher(fold).jobs
+    jobs_now = find_dispatcher(fold.replica.states).jobs
     old_id = find_upgraded_job(fold, job.job_id)
     seen = None if old_id is None else read_upgrade(fold, old_id)
     if old_id is not None and seen is not None:
@@ -131,7 +131,7 @@ def _find_old(
 
 
 def _view(fold: HistoryProjection, job_id: str) -> JobView:
-    return job_view(fold, find_dispatcher(fold).jobs[job_id])
+    return job_view(fold, find_dispatcher(fold.replica.states).jobs[job_id])
 
 
 def _take_checkpoint(configuration: Configuration, fold: HistoryProjection, job_id: str) -> HistoryProjection:
