@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 from polling import TIMEOUT_S
@@ -30,28 +30,6 @@ class Topics:
     def create(self, name: str, partitions: int = 1) -> None:
         for created in self._admin.create_topics([NewTopic(name, partitions, 1)]).values():
             created.result(30)
-
-    def read_all(self, topic: str, partitions: int) -> list[Message]:
-        """Returns the committed messages up to the present end of each partition, one partition after another."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._servers,
-                "group.id": f"test-{uuid.uuid4()}",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-            }
-        )
-        found: list[Message] = []
-        for partition in range(partitions):
-            consumer.assign([TopicPartition(topic, partition, 0)])
-            while (message := consumer.poll(TIMEOUT_S)) is not None and message.error() is None:
-                found.append(message)
-            assert message is not None, f"{topic}-{partition} does not end within {TIMEOUT_S:g} s"
-            error = message.error()
-            assert error is not None, topic
-            assert error.code() == KafkaError._PARTITION_EOF, error
-        consumer.close()
-        return found
 
     def write(
         self, topic: str, values: list[bytes | None], partition: int = 0, timestamps: list[int] | None = None

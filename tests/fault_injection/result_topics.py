@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from committed_messages import read_to_end
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from polling import TIMEOUT_S, wait_until
+from polling import TIMEOUT_S
 
 
 def make(bootstrap_servers: str, name: str, partitions: int) -> str:
@@ -29,43 +29,7 @@ def make_exactly(bootstrap_servers: str, wanted: dict[str, int]) -> list[str]:
 def read(bootstrap_servers: str, topic: str) -> Counter[str]:
     """Returns the values of all committed messages up to the current ends of the partitions, with their
     multiplicity."""
-    counts: Counter[str] = Counter()
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": f"reader-{uuid.uuid4()}",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "fetch.queue.backoff.ms": 5,
-            # The end of a partition is told when a fetch has waited so long for more.
-            "fetch.wait.max.ms": 20,
-        }
-    )
-    partitions = wait_until(lambda: _find_partitions(consumer, topic), f"partitions of {topic}")
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-    deadline = time.monotonic() + TIMEOUT_S
-    while partitions:
-        assert time.monotonic() < deadline, f"{topic} was not read to its end within {TIMEOUT_S:g} s"
-        for message in consumer.consume(10_000, 0.05):
-            error = message.error()
-            if error is None:
-                counts[(message.value() or b"").decode()] += 1
-            elif error.code() == KafkaError._PARTITION_EOF:
-                partitions.discard(message.partition() or 0)
-            else:
-                raise KafkaException(error)
-    consumer.close()
-    return counts
-
-
-def _find_partitions(consumer: Consumer, topic: str) -> set[int]:
-    """Returns none if no broker answers: a fault may have ended one a moment ago."""
-    try:
-        found = consumer.list_topics(topic, 5).topics[topic]
-    except KafkaException:
-        return set()
-    return set(found.partitions)
+    return Counter((message.value() or b"").decode() for message in read_to_end(bootstrap_servers, topic))
 
 
 def write(bootstrap_servers: str, topic: str, values: Iterable[str], partitions: int) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from committed_messages import read_by_partition
 from kafka_topics import Topics
 
 import tailrace
@@ -26,8 +27,8 @@ PROJECTS = sorted(path.parent.name for path in EXAMPLES.glob("*/test_*.py"))
 class ProjectTopic:
     """What projects use of a Topic of tailrace.testing, on Kafka."""
 
-    def __init__(self, topics: Topics, name: str, partitions: int) -> None:
-        self._topics, self._name, self._partitions = topics, name, partitions
+    def __init__(self, servers: str, name: str) -> None:
+        self._servers, self._name = servers, name
 
     def records(self) -> list[Any]:
         """The values, decoded as JSON."""
@@ -48,7 +49,7 @@ class ProjectTopic:
                 each.partition(),
                 each.offset(),
             )
-            for each in self._topics.read_all(self._name, self._partitions)
+            for each in read_by_partition(self._servers, self._name)
         ]
 
 
@@ -56,13 +57,13 @@ class ProjectCluster:
     """What projects use of a MiniCluster, on a real one."""
 
     def __init__(self, cluster: Cluster, servers: str) -> None:
-        self._cluster, self._topics = cluster, Topics(servers)
+        self._cluster, self._servers, self._topics = cluster, servers, Topics(servers)
 
     def topic(self, name: str, partitions: int = 1, format: Format = Formats.json()) -> ProjectTopic:  # noqa: B008
         """Creates a topic."""
         del format
         self._topics.create(name, partitions)
-        return ProjectTopic(self._topics, name, partitions)
+        return ProjectTopic(self._servers, name)
 
     def run(self, program: Path, arguments: Sequence[str] = ()) -> None:
         """Runs a program to its end."""

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from committed_messages import read_by_partition
+from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from hypothesis import HealthCheck, Phase, given, seed, settings
@@ -97,27 +98,7 @@ class RealCluster:
 
     def read(self, topic: str) -> list[Message]:
         """Returns all committed messages of a topic, partition by partition."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self._servers,
-                "group.id": "test",
-                "isolation.level": "read_committed",
-                "enable.partition.eof": True,
-            }
-        )
-        try:
-            open_ones = set(consumer.list_topics(topic, 30).topics[topic].partitions)
-            consumer.assign([TopicPartition(topic, partition, 0) for partition in open_ones])
-            messages = []
-            while open_ones:
-                for message in consumer.consume(1000, 1.0):
-                    if message.error():
-                        open_ones.discard(message.partition())
-                    else:
-                        messages.append(message)
-            return messages
-        finally:
-            consumer.close()
+        return read_by_partition(self._servers, topic)
 
     def printed(self, job: SubmittedJob) -> list[OutputRecord]:
         return list(read_output(self.configuration, job.job_id))
