@@ -25,15 +25,15 @@ _CHUNK: Final = 8 << 20
 
 
 class SourcePosition(msgspec.Struct, frozen=True):
-    """The position of one partition in a savepoint."""
+    """The position of one partition in a savepoint, or of a paused job."""
 
     operator_id: str
     source: str
     """The name of the operator."""
     topic: str
     partition: int
-    position: int
-    """The next offset to read."""
+    position: int | None
+    """The next offset to read; None: it is not known, which may be of a paused job only."""
 
     @property
     def place(self) -> Place:

@@ -38,6 +38,10 @@ MAX_INLINE_GRAPH_BYTES = 64 << 10
 """The largest encoded graph that the event to each TaskExecutor contains; larger ones are blobs."""
 MAX_LATENCY_HISTOGRAMS = 100
 """Latency histograms of a subtask."""
+MAX_TOPIC_LENGTH = 249
+"""Characters of a topic's name: Kafka's own limit."""
+MAX_RESET_OFFSETS = 10_000
+"""Partitions of a job whose offsets are reset: each SubmitTask of a source has those of its vertex."""
 MAX_ARGUMENTS = 10_000
 MAX_ARGUMENT_LENGTH = 1_000_000
 

@@ -101,7 +101,7 @@ class JobRejected(Body, frozen=True, gc=False, kw_only=True):
 
 
 class JobRequestRejected(Body, frozen=True, gc=False, kw_only=True):
-    """A job is not paused, resumed or restarted as the client asked. Since 0.1.0."""
+    """A job is not paused, resumed, restarted or changed as the client asked. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.client.JobRequestRejected"
     job_id: str

@@ -8,7 +8,15 @@ from typing import ClassVar
 import msgspec
 
 from ..body import Body
-from ..types import EntryPoint, JobGraph, JobStatus, Origin, ParallelismBounds, QuarantineMode
+from ..types import (
+    EntryPoint,
+    JobGraph,
+    JobStatus,
+    Origin,
+    ParallelismBounds,
+    PartitionOffset,
+    QuarantineMode,
+)
 
 __all__ = [
     "CancelJob",
@@ -23,6 +31,7 @@ __all__ = [
     "ProgramAccepted",
     "RaiseFeatureLevel",
     "RescaleJob",
+    "ResetOffsets",
     "RestartTasks",
     "ResumeJob",
     "SavepointDisposalAccepted",
@@ -154,6 +163,16 @@ class RescaleJob(Body, frozen=True, gc=False, kw_only=True):
     """The wanted parallelism of single vertices, by their ids or names; these go before parallelism. Since 0.1.0."""
     reason: str = ""
     """Why, as text for people; empty if the client gives no reason. Since 0.1.0."""
+
+
+class ResetOffsets(Body, frozen=True, gc=False, kw_only=True):
+    """A client asks that the Kafka sources of a paused job continue from other positions when the job is resumed. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.dispatcher.ResetOffsets"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    offsets: tuple[PartitionOffset, ...]
+    """The new positions. Other partitions keep theirs. Since 0.1.0."""
 
 
 class RestartTasks(Body, frozen=True, gc=False, kw_only=True):

@@ -16,6 +16,7 @@ from ..types import (
     ExecutionState,
     JobGraph,
     ParallelismBounds,
+    PartitionOffset,
     RestoredCheckpoint,
     SlotOffer,
     SnapshotType,
@@ -48,6 +49,7 @@ __all__ = [
     "RegisterTaskManager",
     "RescaleJob",
     "RescaleStarted",
+    "ResetOffsets",
     "RestartScheduled",
     "RestartSuppressed",
     "RestartTasks",
@@ -348,6 +350,16 @@ class RescaleStarted(Body, frozen=True, gc=False, kw_only=True):
     """The bounds of the parallelism of each vertex that the request names, by vertex id. Since 0.1.0."""
     reason: str = ""
     """Why, as text for people. Since 0.1.0."""
+
+
+class ResetOffsets(Body, frozen=True, gc=False, kw_only=True):
+    """The Dispatcher tells a JobMaster that Kafka sources of its paused job continue from other positions. Of several resets of a partition the last one counts. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.ResetOffsets"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    offsets: tuple[PartitionOffset, ...]
+    """The new positions. Other partitions keep theirs. Since 0.1.0."""
 
 
 class RestartScheduled(Body, frozen=True, gc=False, kw_only=True):

@@ -9,6 +9,7 @@ from ..types import (
     AllocatedSlotReport,
     CheckpointOptions,
     JobGraph,
+    OffsetsReset,
     RestoredCheckpoint,
     SlotID,
     TaskDeploymentDescriptor,
@@ -204,6 +205,8 @@ class SubmitTask(Body, frozen=True, gc=False, kw_only=True):
     """The completed checkpoint that the subtasks restore; null to start without a checkpoint. Since 0.1.0."""
     checkpoints_over: int = 0
     """Id of the newest checkpoint that was triggered before the Executions were submitted. They ignore barriers up to it; 0 if there is none. Since 0.1.0."""
+    offset_resets: tuple[OffsetsReset, ...] = ()
+    """Positions of the vertex's Kafka source that were reset while the job was paused, oldest first. A subtask applies those that it has not committed yet. Since 0.1.0."""
 
 
 class TaskExecutorRegistrationRejection(Body, frozen=True, gc=False, kw_only=True):

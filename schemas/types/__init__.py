@@ -26,10 +26,12 @@ __all__ = [
     "JobGraph",
     "JobStatus",
     "JobVertex",
+    "OffsetsReset",
     "OperatorConfig",
     "OperatorState",
     "Origin",
     "ParallelismBounds",
+    "PartitionOffset",
     "Partitioner",
     "PythonFile",
     "QuarantineMode",
@@ -196,6 +198,20 @@ class ParallelismBounds(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The least parallelism at which the vertex may run. Since 0.1.0."""
     upper_bound: int
     """The parallelism at which it runs if the slots for it exist. Since 0.1.0."""
+
+
+class PartitionOffset(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """The offset from which a Kafka source continues to read a partition. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.PartitionOffset"
+    operator_id: str
+    """Id of the source's operator. Since 0.1.0."""
+    topic: str
+    """Topic that the source reads. Since 0.1.0."""
+    partition: int
+    """Partition of the topic. Since 0.1.0."""
+    offset: int
+    """Offset of the next record to read, 0 or more. Since 0.1.0."""
 
 
 class Partitioner(StrEnum):
@@ -524,6 +540,18 @@ class JobVertex(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """What a slot must offer for a subtask of this vertex; null for any slot (ResourceProfile.UNKNOWN in Flink). Since 0.1.0."""
     is_max_parallelism_configured: bool = False
     """If true, the program sets max_parallelism; if false, it follows from the parallelism, or is not known. Since 0.1.0."""
+
+
+class OffsetsReset(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Positions of Kafka sources that a client has reset while the job was paused. A subtask commits the reset with its positions, so that no later attempt repeats it. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.OffsetsReset"
+    reset_id: int
+    """Offset of the ResetOffsets in the log: a later reset has a greater one. Since 0.1.0."""
+    checkpoint_id: int
+    """Id of the newest checkpoint that was triggered before the reset: positions in checkpoints up to it are those of before. Since 0.1.0."""
+    offsets: tuple[PartitionOffset, ...]
+    """The new positions. Since 0.1.0."""
 
 
 class OperatorState(msgspec.Struct, frozen=True, gc=False, kw_only=True):

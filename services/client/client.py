@@ -21,7 +21,15 @@ from ...schemas import dispatcher
 from ...schemas.body import Body
 from ...schemas.event import Event
 from ...schemas.ids import MAX_ID_LENGTH
-from ...schemas.types import EntryPoint, Header, JobGraph, ParallelismBounds, QuarantineMode, RestOrigin
+from ...schemas.types import (
+    EntryPoint,
+    Header,
+    JobGraph,
+    ParallelismBounds,
+    PartitionOffset,
+    QuarantineMode,
+    RestOrigin,
+)
 from ..configuration import Configuration
 from ..configuration.options.tenants import TENANT, job_id_prefix
 from ..core.role import CLIENT, DISPATCHER, address
@@ -209,6 +217,10 @@ class Client(Closeable):
         self._request(
             dispatcher.ConfigureJob(job_id=job_id, configuration=dict(configuration), removed=tuple(removed))
         )
+
+    def reset_offsets(self, job_id: str, offsets: Sequence[PartitionOffset]) -> None:
+        """Requests that the Kafka sources of a paused job continue from these offsets when it is resumed."""
+        self._request(dispatcher.ResetOffsets(job_id=job_id, offsets=tuple(offsets)))
 
     def set_quarantine(
         self, resource_id: str | None, host: str | None, mode: QuarantineMode, reason: str

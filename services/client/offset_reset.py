@@ -1,8 +1,8 @@
-"""Finds the offsets that the Kafka sources of a savepoint are reset to.
+"""Finds the offsets that the Kafka sources of a savepoint or of a paused job are reset to.
 
-The job does not run: its successor starts from a copy of the savepoint with these positions. So nothing that is
-committed is changed. Kafka Connect asks for a stopped connector for the same reason (KIP-875). All positions are those
-of the cluster's own Kafka; a source that reads another one is left as it is.
+The job does not run: it, or its successor from a copy of the savepoint, continues from these positions. So nothing that
+is committed is changed. Kafka Connect asks for a stopped connector for the same reason (KIP-875). All positions are
+those of the cluster's own Kafka; a source that reads another one is left as it is.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from ...infra.kafka_connection import KafkaConnection
 from ...pipelines.checkpoint.source_positions import SourcePosition
+from ...schemas.types import PartitionOffset
 from ..log import LogUnavailable
 from ..log.clients import consumer_configuration, watermarks
 
@@ -24,7 +25,7 @@ TopicPlace = tuple[str, int]
 
 
 class UnknownPartition(LookupError):
-    """A topic or partition that the savepoint or Kafka does not have."""
+    """A topic or partition that the savepoint, the job or Kafka does not have."""
 
 
 class OffsetOutOfRange(ValueError):
@@ -60,19 +61,25 @@ class ResetPosition(msgspec.Struct, frozen=True):
     before: SourcePosition
     after: int
 
+    def to_offset(self) -> PartitionOffset:
+        """Returns the new position as a request has it."""
+        operator_id, topic, partition = self.before.place
+        return PartitionOffset(operator_id=operator_id, topic=topic, partition=partition, offset=self.after)
+
 
 def resolve_reset(
     kafka: KafkaConnection,
     positions: Sequence[SourcePosition],
     target: ResetTarget,
     topics: Sequence[str] = (),
+    owner: str = "the savepoint",
 ) -> list[ResetPosition]:
-    """Returns the positions that change. `positions`: those of the savepoint in this Kafka. `topics`: only these; by
-    default all.
+    """Returns the positions that change. `positions`: those of the savepoint or job in this Kafka. `topics`: only
+    these; by default all. `owner`: what has the positions, for errors.
 
     Raises UnknownPartition, OffsetOutOfRange, LogUnavailable.
     """
-    chosen = _chosen(positions, target, topics)
+    chosen = _chosen(positions, target, topics, owner)
     consumer = Consumer(consumer_configuration(kafka))
     try:
         found = _Partitions(consumer).offsets({(each.topic, each.partition) for each in chosen}, target)
@@ -84,21 +91,19 @@ def resolve_reset(
 
 
 def _chosen(
-    positions: Sequence[SourcePosition], target: ResetTarget, topics: Sequence[str]
+    positions: Sequence[SourcePosition], target: ResetTarget, topics: Sequence[str], owner: str
 ) -> list[SourcePosition]:
     known = sorted({each.topic for each in positions})
     for topic in topics:
         if topic not in known:
-            raise UnknownPartition(
-                f"the savepoint has no position of topic {topic}: it has {', '.join(known)}"
-            )
+            raise UnknownPartition(f"{owner} has no position of topic {topic}: it has {', '.join(known)}")
     if not isinstance(target, ToOffsets):
         return [each for each in positions if not topics or each.topic in topics]
     places = {(each.topic, each.partition) for each in positions}
     for topic, partition in target.offsets:
         if (topic, partition) not in places:
             raise UnknownPartition(
-                f"the savepoint has no position of {topic}:{partition}: it has {_in_short(places)}"
+                f"{owner} has no position of {topic}:{partition}: it has {_in_short(places)}"
             )
     return [each for each in positions if (each.topic, each.partition) in target.offsets]
 

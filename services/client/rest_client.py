@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...infra.closing import Closeable
+from ...pipelines.checkpoint.source_positions import SourcePosition
 from ...schemas.types import EntryPoint, ParallelismBounds, QuarantineMode
 from ..configuration import Configuration
 from ..configuration.options.rest import REST_URL
@@ -16,6 +17,8 @@ from ..core.role import CLIENT, address
 from ..log.rest_log import RequestRefused, RestConnection, RestEventLog
 from .client import Client
 from .log_subscription import ClusterSubscription
+from .offset_reset import ResetPosition, ResetTarget, ToEarliest, ToLatest, ToOffsets, ToTime
+from .source_offsets import SourceOffset
 
 _BUILD_TIMEOUT_S: Final = 330.0
 """A server builds two programs at once, each for 60 s at most, and lets eight others wait."""
@@ -131,6 +134,27 @@ class RestClient(Closeable):
         body = {**configuration, **dict.fromkeys(removed)}
         self._connection.send("PATCH", f"/api/v1/jobs/{job_id}/configuration", body)
 
+    def reset_offsets(
+        self, job_id: str, target: ResetTarget, topics: Sequence[str] = (), *, dry_run: bool = False
+    ) -> list[ResetPosition]:
+        """Resets the positions of a paused job's Kafka sources; returns those that change. `dry_run`: only that."""
+        body = {**_fields_of(target), "topics": list(topics), "dryRun": dry_run}
+        answer, _ = self._connection.send("PATCH", f"/api/v1/jobs/{job_id}/offsets", body)
+        return [
+            ResetPosition(
+                SourcePosition("", each["source"], each["topic"], each["partition"], each["from"]), each["to"]
+            )
+            for each in answer["offsets"]
+        ]
+
+    def source_offsets(self, job_id: str) -> list[SourceOffset]:
+        """Returns the positions of a job's Kafka sources."""
+        answer: Any = self._connection.get(f"/api/v1/jobs/{job_id}/offsets")[0]
+        return [
+            SourceOffset("", **{key: value for key, value in each.items() if key != "lag"})
+            for each in answer["offsets"]
+        ]
+
     def set_quarantine(
         self, resource_id: str | None, host: str | None, mode: QuarantineMode, reason: str
     ) -> None:
@@ -164,6 +188,22 @@ class RestClient(Closeable):
     def _trigger(self, job_id: str, what: str, body: dict[str, object]) -> None:
         given = {key: value for key, value in body.items() if value is not None}
         self._connection.send("POST", f"/v1/jobs/{job_id}/{what}", {**given, "triggerId": self._trigger_id})
+
+
+def _fields_of(target: ResetTarget) -> dict[str, object]:
+    match target:
+        case ToEarliest():
+            return {"to": "earliest"}
+        case ToLatest():
+            return {"to": "latest"}
+        case ToTime(timestamp_ms):
+            return {"timestamp": timestamp_ms}
+        case ToOffsets(offsets):
+            named = [
+                {"topic": topic, "partition": partition, "offset": offset}
+                for (topic, partition), offset in offsets.items()
+            ]
+            return {"offsets": named}
 
 
 JobClient = Client | RestClient

@@ -59,6 +59,7 @@ REQUESTS = (
     dispatcher.ResumeJob,
     dispatcher.RestartTasks,
     dispatcher.ConfigureJob,
+    dispatcher.ResetOffsets,
     dispatcher.SetQuarantine,
     dispatcher.RaiseFeatureLevel,
     dispatcher.ShutDownCluster,

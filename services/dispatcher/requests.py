@@ -20,6 +20,7 @@
 | ResumeJob | job_master.ResumeJob | client.JobRequestRejected |
 | RestartTasks | job_master.RestartTasks | client.JobRequestRejected |
 | ConfigureJob | job_master.JobConfigurationChanged | client.JobRequestRejected |
+| ResetOffsets | job_master.ResetOffsets | client.JobRequestRejected |
 | SetQuarantine | resource_manager.QuarantineChanged | |
 """
 

@@ -20,6 +20,7 @@ from ...schemas.types import (
     JobGraph,
     JobStatus,
     ParallelismBounds,
+    PartitionOffset,
     QuarantineMode,
     SnapshotType,
 )
@@ -247,10 +248,11 @@ class JobAction(StrEnum):
     RESUME = "RESUME"
     RESTART = "RESTART"
     CONFIGURE = "CONFIGURE"
+    RESET_OFFSETS = "RESET_OFFSETS"
 
 
 class JobControl(msgspec.Struct, frozen=True, tag=True):
-    """A PauseJob, ResumeJob, RestartTasks or ConfigureJob without a verdict."""
+    """A PauseJob, ResumeJob, RestartTasks, ConfigureJob or ResetOffsets without a verdict."""
 
     requester: str
     job_id: str
@@ -260,6 +262,7 @@ class JobControl(msgspec.Struct, frozen=True, tag=True):
     tenant: str = ""
     configuration: Map[str, str] = Map()
     removed: tuple[str, ...] = ()
+    offsets: tuple[PartitionOffset, ...] = ()
 
 
 class QuarantineRequest(msgspec.Struct, frozen=True, tag=True):

@@ -24,7 +24,7 @@ from ..core.role import (
     derive_id,
     instance_of,
 )
-from . import execution_states, executions, failover, scheduling, slot_moves
+from . import execution_states, executions, failover, offset_resets, scheduling, slot_moves
 from .checkpoints import notifications, stop_with_savepoint
 from .checkpoints.stop_phase import UNDECIDED
 from .job_status import ACTIVE
@@ -278,6 +278,7 @@ def _submit(
         generation=state.generation,
         restore=state.checkpoints.latest,
         checkpoints_over=state.checkpoints.counter,
+        offset_resets=offset_resets.offset_resets_of(state, vertex_id),
     )
 
 

@@ -17,7 +17,7 @@ import msgspec
 from immutables import Map
 
 from ...schemas.states import JOB_ENDS
-from ...schemas.types import CompletedCheckpoint, ExecutionState, JobGraph, JobStatus
+from ...schemas.types import CompletedCheckpoint, ExecutionState, JobGraph, JobStatus, OffsetsReset
 from ..configuration.role_options import JobOptions
 from ..core.outbox import Outbox
 from ..core.role import Time
@@ -192,6 +192,8 @@ class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
     allow_non_restored_state: bool = False
     savepoint_path: str | None = None
     """The checkpoint that the job was submitted with."""
+    offset_resets: tuple[OffsetsReset, ...] = ()
+    """Positions of Kafka sources that were reset while the job was paused, oldest first (offset_resets.py)."""
     is_waiting_for_slots: bool = False
     """EAGER: nothing is submitted before all slots and channels exist."""
     has_had_all_slots: bool = False

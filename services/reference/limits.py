@@ -153,6 +153,7 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[Limit]]]] = (
                 _count(limits.MAX_LATENCY_HISTOGRAMS),
                 _GRAPH,
             ),
+            Limit("partitions of a job whose offsets are reset", _count(limits.MAX_RESET_OFFSETS), _GRAPH),
             Limit("arguments of an entry point", _count(limits.MAX_ARGUMENTS), _GRAPH),
             Limit("an argument", _count(limits.MAX_ARGUMENT_LENGTH, "characters"), _GRAPH),
             Limit("files that a job ships", _count(python_files.MAX_FILES), _FILES),

@@ -36,6 +36,7 @@ from .api import (
     state,
     subtasks,
 )
+from .api.job_offsets import JobOffsets, job_offset_endpoints
 from .api.topics import ClusterTopics, Read, topic_endpoints
 from .application import Settings, create_application
 from .commands import Commands, flink_commands, own_commands, program_commands
@@ -94,12 +95,13 @@ def own_endpoints(open_source: OpenSource, requests: Commands, feed: EventFeed) 
     return [*reads, *log_endpoints(open_source, feed), *own_commands(requests)]
 
 
-def create_endpoints_of_now(configuration: Configuration, read: Read) -> list[Endpoint]:
+def create_endpoints_of_now(configuration: Configuration, read: Read, requests: Requests) -> list[Endpoint]:
     """Returns the endpoints that ask Kafka, ZooKeeper and BlobServers for what the log does not have."""
     topics = ClusterTopics.from_configuration(configuration, read)
     contents = blobs.BlobContents.from_configuration(configuration, read)
     return [
         *topic_endpoints(topics),
+        *job_offset_endpoints(JobOffsets.from_configuration(configuration, read, requests)),
         blobs.create_endpoint(contents),
         masters.create_endpoint(lambda: masters.read_candidates(configuration)),
     ]
@@ -145,7 +147,7 @@ class ReplicaServer(Closeable):
             self._requests,
             self._feed,
             diagnostics,
-            create_endpoints_of_now(configuration, self._live.read),
+            create_endpoints_of_now(configuration, self._live.read, self._requests),
             _create_programs(configuration, self._requests, self._live, url),
             url,
         )

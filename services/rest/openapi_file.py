@@ -31,7 +31,7 @@ def write(path: Path) -> None:
     programs = Programs(ProgramStore(str(path.parent)), requests, replica, "")
     feed = EventFeed(_open_nothing, replica)
     diagnostics = Diagnostics.from_moments(DiagnosticsClient(), replica.read)
-    of_now = create_endpoints_of_now(configuration, replica.read)
+    of_now = create_endpoints_of_now(configuration, replica.read, requests)
     flink, own = list_endpoints(_open_nothing, requests, feed, diagnostics, of_now, programs)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(encode_document(flink, [*own, list_clusters_endpoint(_open_nothing)]))

@@ -129,14 +129,25 @@ class OperatorRequests:
         request: type[Body],
         verdict: type[Body],
     ) -> Answer:
-        job_id = self._sender.find_controlled_job_id(parameters)
-        requester = _new_requester()
-        reason, offset = self._sender.send(
-            requester, lambda client: send(client, job_id), _outcome_of(requester, request, verdict)
-        )
-        if reason:
-            raise Conflict(f"The request is rejected: {reason}.")
-        return Answer(operations.Empty(), 202, offset)
+        return Answer(operations.Empty(), 202, control_job(self._sender, parameters, send, request, verdict))
+
+
+def control_job(
+    sender: RequestSender,
+    parameters: Parameters,
+    send: Callable[[Client, str], None],
+    request: type[Body],
+    verdict: type[Body],
+) -> int:
+    """Sends a request about a job; returns the offset of the verdict. Raises NotFound, Forbidden, Conflict."""
+    job_id = sender.find_controlled_job_id(parameters)
+    requester = _new_requester()
+    reason, offset = sender.send(
+        requester, lambda client: send(client, job_id), _outcome_of(requester, request, verdict)
+    )
+    if reason:
+        raise Conflict(f"The request is rejected: {reason}.")
+    return offset
 
 
 def _new_requester() -> str:

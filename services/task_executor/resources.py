@@ -6,7 +6,7 @@ import msgspec
 from immutables import Map
 
 from ...schemas import resource_manager
-from ...schemas.types import ExecutionState, JobGraph, RestoredCheckpoint
+from ...schemas.types import ExecutionState, JobGraph, OffsetsReset, RestoredCheckpoint
 from ..configuration.role_options import TaskExecutorOptions
 from .task_slot_table import TaskSlotTable
 
@@ -61,6 +61,8 @@ class Task(msgspec.Struct, frozen=True):
     """A process that starts now ignores barriers of checkpoints up to this one."""
     slot_tasks: int = 1
     """The number of tasks that shared the process of its slot when it was submitted."""
+    offset_resets: tuple[OffsetsReset, ...] = ()
+    """The positions of its Kafka source that were reset while the job was paused, oldest first."""
     stopped_by_savepoint: int | None = None
     """The savepoint that stops it and that it has acknowledged: it does nothing more, in no process."""
 

@@ -324,6 +324,7 @@ class TaskExecutorShell:
                 restore=task.restore,
                 finished=task.finished,
                 checkpoints_over=task.checkpoints_over,
+                offset_resets=task.offset_resets,
                 slot=task.allocation_id,
                 slot_tasks=instruction.process_size(task),
             )

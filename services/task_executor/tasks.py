@@ -63,6 +63,7 @@ def on_submit_task(
             finished=subtask.finished,
             checkpoints_over=body.checkpoints_over,
             slot_tasks=subtask.slot_tasks,
+            offset_resets=body.offset_resets,
         )
     if not attempts:
         return state

@@ -32,6 +32,7 @@ CLIENT_REQUESTS: Final[Mapping[type[Body], frozenset[type[Body]]]] = {
     dispatcher.ResumeJob: _types(client.JobRequestRejected, client.JobStatusChanged),
     dispatcher.RestartTasks: _types(client.JobRequestRejected, job_master.RestartTasks),
     dispatcher.ConfigureJob: _types(client.JobRequestRejected, job_master.JobConfigurationChanged),
+    dispatcher.ResetOffsets: _types(client.JobRequestRejected, job_master.ResetOffsets),
     dispatcher.SetQuarantine: _types(resource_manager.QuarantineChanged),
     dispatcher.ShutDownCluster: _types(everyone.ClusterTerminated),
 }

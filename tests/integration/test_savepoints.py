@@ -258,7 +258,10 @@ def test_offsets_are_reset_in_copy_of_savepoint(cluster: Cluster) -> None:
     wait_until(lambda: printed(cluster, job_id) == everything, "all records")
     running = cluster.run("offsets", "reset", job_id, "--to-earliest")
     assert running.returncode == ExitCode.JOB
-    assert f"only the offsets of a stopped job can be reset: `tailrace stop {job_id}`" in running.stderr
+    assert (
+        f"only the offsets of a paused or stopped job can be reset: `tailrace pause {job_id}`"
+        in running.stderr
+    )
     path = cluster.ok("stop", job_id).stdout.strip()
 
     def shown(*target: str) -> list[tuple[int, int, int]]:
@@ -299,3 +302,47 @@ def test_offsets_are_reset_in_copy_of_savepoint(cluster: Cluster) -> None:
     read_again = {f"0:{offset},0:{offset}": 1 for offset in range(13, each)}
     new = {f"1:{offset}": 1 for offset in range(each, each + 3)}
     assert printed(cluster, successor) == Counter(read_again | new)
+
+
+def test_paused_job_continues_from_reset_offsets_with_its_state(cluster: Cluster) -> None:
+    servers = Topics(cluster.record.bootstrap_servers)
+    topic, each = servers.new(partitions=2), 20
+    for partition in range(2):
+        servers.write(topic, [b"x"] * each, partition)
+    everything = Counter({f"{partition}:{offset}": 1 for partition in range(2) for offset in range(each)})
+    job_id = cluster.ok("run", "-d", "-p", "2", "reader.py", topic, "unbounded").stdout.strip()
+    wait_until(lambda: printed(cluster, job_id) == everything, "all records")
+    cluster.ok("pause", job_id)
+
+    def positions() -> dict[int, int]:
+        lines = map(json.loads, cluster.ok("offsets", "show", job_id, "-o", "json").stdout.splitlines())
+        return {line["partition"]: line["position"] for line in lines}
+
+    def reset(*target: str) -> list[tuple[int, int, int]]:
+        found = json.loads(cluster.ok("offsets", "reset", job_id, "-o", "json", *target).stdout)
+        assert found["job_id"] == job_id
+        return [(offset["partition"], offset["from"], offset["to"]) for offset in found["offsets"]]
+
+    before = positions()
+    assert [to for *_, to in reset("--to-earliest", "--dry-run")] == [0, 0]
+    assert positions() == before
+    refused = cluster.run("offsets", "reset", job_id, "--to-offset", f"{topic}:2=0").stderr
+    assert refused == f"tailrace: job {job_id} has no position of {topic}:2: it has {topic}:0, {topic}:1\n"
+    assert [to for *_, to in reset("--to-earliest")] == [0, 0]
+    servers.write(topic, [b"later"] * 3, 1)
+    # The last reset of a partition counts.
+    assert reset("--to-latest") == [(0, 0, each), (1, 0, each + 3)]
+    assert reset("--to-offset", f"{topic}:0=15") == [(0, each, 15)]
+    assert positions() == {0: 15, 1: each + 3}
+    cluster.ok("resume", job_id)
+    servers.write(topic, [b"new"], 1)
+    read_again = {f"0:{offset},0:{offset}": 1 for offset in range(15, each)}
+    after = everything + Counter(read_again) + Counter({f"1:{each + 3}": 1})
+    wait_until(lambda: printed(cluster, job_id) == after, "the records from the new positions on")
+    wait_until(lambda: positions() == {0: each, 1: each + 4}, "the copies of the positions")
+    # The reset is committed: another attempt does not repeat it.
+    cluster.ok("restart", job_id)
+    servers.write(topic, [b"new"], 0)
+    after += Counter({f"0:{each}": 1})
+    wait_until(lambda: printed(cluster, job_id) == after, "what the next attempt reads")
+    cluster.ok("cancel", job_id)

@@ -15,7 +15,7 @@ import structlog
 
 from tailrace.schemas import dispatcher
 from tailrace.schemas.event import Record
-from tailrace.schemas.types import EntryPoint, ExecutionState, JobGraph, QuarantineMode
+from tailrace.schemas.types import EntryPoint, ExecutionState, JobGraph, PartitionOffset, QuarantineMode
 from tailrace.services.core.leadership import LeadershipState
 
 from .async_simulator import AsyncSimulator
@@ -342,6 +342,30 @@ def options_of_a_job_change_while_it_runs() -> Cluster:
     return cluster
 
 
+def offsets_of_a_paused_job_are_reset() -> Cluster:
+    """A partition of a paused job is reset twice, which is refused while it runs. The next leader resumes it."""
+    cluster = start_cluster("te-1")
+    cluster.submit("j1")
+    cluster.settle()
+    source = cluster.replica.states["job_master/j1"].graph.vertices[0].operators[0].operator_id
+
+    def reset(offset: int) -> None:
+        place = PartitionOffset(operator_id=source, topic="clicks", partition=0, offset=offset)
+        cluster.send("client/test", "dispatcher", dispatcher.ResetOffsets(job_id="j1", offsets=(place,)))
+        cluster.settle()
+
+    reset(3)
+    cluster.send("client/test", "dispatcher", dispatcher.PauseJob(job_id="j1"))
+    cluster.settle()
+    reset(7)
+    reset(5)
+    cluster.start_master()
+    cluster.settle()
+    cluster.send("client/test", "dispatcher", dispatcher.ResumeJob(job_id="j1"))
+    cluster.settle()
+    return cluster
+
+
 def _quarantine(mode: QuarantineMode, resource_id: str | None, host: str | None) -> dispatcher.SetQuarantine:
     return dispatcher.SetQuarantine(resource_id=resource_id, host=host, mode=mode, reason="disk errors")
 
@@ -370,6 +394,7 @@ SCENARIOS: dict[str, Callable[[], Cluster]] = {
         a_task_executor_is_lost_and_lives,
         a_task_executor_is_quarantined_and_its_tasks_move,
         options_of_a_job_change_while_it_runs,
+        offsets_of_a_paused_job_are_reset,
         *STORIES,
         *STORIES_OF_MASTERS,
     )
@@ -409,6 +434,7 @@ _MOSTLY_DEFAULT = {
     "full",
     "generation",
     "in_flight",
+    "offset_resets",
     "operators",
     "passed_over",
     "progress_lost",

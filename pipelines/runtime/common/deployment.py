@@ -17,6 +17,7 @@ from ....schemas.types import (
     JobEdge,
     JobGraph,
     JobVertex,
+    OffsetsReset,
     RestoredCheckpoint,
     SubtaskState,
 )
@@ -39,6 +40,8 @@ class SubtaskDeployment(msgspec.Struct, frozen=True):
     checkpoints_over: int = 0
     """The newest checkpoint that had begun before: late barriers up to it are ignored, because no result is
     expected."""
+    offset_resets: tuple[OffsetsReset, ...] = ()
+    """The positions of its Kafka source that were reset while the job was paused, oldest first."""
     slot: str = ""
     """The allocation id of its slot."""
     slot_tasks: int = 1

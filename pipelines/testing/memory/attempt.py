@@ -42,6 +42,7 @@ from ...runtime.stream_task.output.transaction import Transaction
 from ...runtime.stream_task.restore.changelog_reader import restored_state
 from ...runtime.stream_task.restore.group_offsets import CommittedGroupOffset
 from ...runtime.stream_task.restore.in_flight import in_flight
+from ...runtime.stream_task.restore.offset_resets import last_reset, positions_of, resets_to_apply
 from ...runtime.stream_task.restore.progress_evidence import require_group
 from ...runtime.stream_task.restore.restore_plan import plan_restore
 from ...runtime.stream_task.state.fork_worker import ForkedWork
@@ -92,8 +93,10 @@ class MemoryAttempt:
             async_calls=self._async_calls,
         )
         self._restored = 0 if restore is None else restore.checkpoint_id
+        self._restore_point = restore
         self._of_other_job = restore is not None and restore.generation < 0
         self._commits_first = False
+        self._is_open = False
         self.finished = False
         self._next_discovery = cluster.now
         self._next_poll: int | None = None
@@ -120,6 +123,7 @@ class MemoryAttempt:
             restore=restore,
             tail=self._tail,
             changelog=self.assembly.changelog,
+            resets=cluster.offset_resets,
         )
         self.task: Subtask = self.assembly.subtask(
             self._progress(), self._kafka_input, begins=self._beginning.begins
@@ -158,6 +162,7 @@ class MemoryAttempt:
     def open(self, process: MemoryProcess) -> bool:
         """Opens the attempt in its process. Returns whether it must commit before its first record."""
         self.process = process
+        self._is_open = True
         self._watch_transactions(process.transaction)
         setup = None
         if self.polls:
@@ -201,7 +206,24 @@ class MemoryAttempt:
         elif source is not None and self.is_new and (first := self._first_offsets()):
             self._commits_first = True  # later attempts must not see another `latest`
             progress = replace(progress, positions=first)
+        if source is not None:
+            progress = self._with_resets(progress, source.operator_id)
         return replace(progress, changelog_from=self._tail.end) if begins else progress
+
+    def _with_resets(self, progress: SubtaskProgress, operator_id: str) -> SubtaskProgress:
+        """Replaces the positions that were reset while the job was paused."""
+        resets, entry = self._cluster.offset_resets, self._tail.entry
+        restored = self._restore_point if self._beginning.begins else None
+        due = resets_to_apply(resets, entry, self._cluster.generation, restored)
+        new, own = positions_of(due, operator_id), self._kafka_input
+        assert own is not None
+        reset = {(i, p): new[self._topics[i], p] for i, p in own.places if (self._topics[i], p) in new}
+        if own.ends is not None:
+            reset = {place: min(offset, own.ends[place]) for place, offset in reset.items()}
+        self._commits_first = self._commits_first or bool(due)
+        return replace(
+            progress, positions={**progress.positions, **reset}, reset_id=last_reset(resets, entry)
+        )
 
     def _restore(self) -> None:
         """Restores the state in storage, then the changelog after it."""
@@ -542,6 +564,8 @@ class MemoryAttempt:
     def crash(self) -> None:
         """Drops the memory of the process, except ticks in flight."""
         self._transaction.is_zombie = True
+        if not self._is_open:
+            return  # another attempt of its process has lost its progress before they were opened
         self.process.transaction.abort()
         for channel in self.task.output.channels:
             channel.local = None

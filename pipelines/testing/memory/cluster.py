@@ -240,6 +240,11 @@ class MemoryCluster(MemorySurroundings):
             place for place in self._numbers if place in self._attempts and not self._attempts[place].finished
         ]
 
+    @property
+    def has_finished_subtask(self) -> bool:
+        """Whether a subtask has finished."""
+        return any(attempt.finished for attempt in self._attempts.values())
+
     def _running(self) -> dict[Place, MemoryAttempt]:
         return {place: attempt for place, attempt in self._attempts.items() if not attempt.finished}
 

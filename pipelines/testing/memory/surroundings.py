@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from ....schemas.types import JobGraph
+from ....schemas.types import JobGraph, OffsetsReset
 from ...runtime.task_runtime.state_directories import StateDirectories
 from .kafka import MemoryKafka
 from .real_async import RealAsyncCalls
@@ -46,6 +46,8 @@ class MemorySurroundings:
         self.state_directories = StateDirectories(Path(scratch), 1)
         self.rng = None if seed is None else random.Random(seed)
         self.generation = 0
+        self.offset_resets: tuple[OffsetsReset, ...] = ()
+        """The positions of Kafka sources that were reset while the job was paused, oldest first."""
         self.pause: Callable[[float], None] = no_pause
         self.poll_limit = 1_000_000
         """The most records that a source reads at once, if there is no seed."""

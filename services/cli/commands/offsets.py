@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import posixpath
 import re
-import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,9 +15,7 @@ from ..render.output import print_json, print_progress, print_result, print_tabl
 from .jobs import JobId, Target
 
 if TYPE_CHECKING:
-    from ....pipelines.checkpoint.metadata import CheckpointMetadata
     from ...client.offset_reset import ResetTarget
-    from ...configuration import Configuration
 
 app = CommandGroup(
     name="offsets", help="Show and reset the positions of a job's Kafka sources.", no_args_is_help=True
@@ -30,8 +25,8 @@ _OFFSET = re.compile(r"(?P<topic>[^:=]+):(?P<partition>\d+)=(?P<offset>\d+)")
 SavepointOrJob = Annotated[
     str,
     typer.Argument(
-        metavar="SAVEPOINT|JOB",
-        help="The directory of a savepoint (path or URI), or a job that was stopped with one.",
+        metavar="JOB|SAVEPOINT",
+        help="A paused job, a job that was stopped with a savepoint, or the savepoint's directory (path or URI).",
     ),
 ]
 
@@ -45,10 +40,13 @@ def _group() -> None:
 def show(job: JobId, output: Output = Format.TEXT, cluster: ClusterOptions = DEFAULT_CLUSTER) -> None:
     """Show the position, the end and the lag of each partition that a job reads. JSON: one object per line.
 
-    Positions are up to 5 s old. To reset them, stop the job, and use `tailrace offsets reset`.
+    Positions are up to 5 s old. To reset them, pause or stop the job, and use `tailrace offsets reset`.
     """
-    configuration = cluster.find()
-    from ...client.source_offsets import other_clusters, read_source_offsets
+    configuration = cluster.find_or_rest()
+    from ...client.job_offsets import read_job_offsets
+    from ...client.rest_client import RestClient
+    from ...client.source_offsets import other_clusters
+    from ...configuration.options.rest import REST_URL
     from ..execution.job_control import find_started_job, read_job
 
     fold, found = read_job(configuration, job)
@@ -57,7 +55,11 @@ def show(job: JobId, output: Output = Format.TEXT, cluster: ClusterOptions = DEF
         raise CommandFailure(
             ExitCode.NOT_FOUND, f"job {found.job_id} does not run: it has no positions to show"
         )
-    offsets = read_source_offsets(configuration.kafka, configuration.cluster_id, found.job_id, state.graph)
+    if configuration.get(REST_URL):
+        with RestClient(configuration) as client:
+            offsets = client.source_offsets(found.job_id)
+    else:
+        offsets = read_job_offsets(configuration, state)
     if output is Format.JSON:
         for each in offsets:
             print_json(
@@ -116,10 +118,11 @@ def reset(
     output: Output = Format.TEXT,
     cluster: ClusterOptions = DEFAULT_CLUSTER,
 ) -> None:
-    """Write a copy of a savepoint whose Kafka sources have other positions, and print its path.
+    """Give the Kafka sources of a job that does not run other positions. All other state stays as it is.
 
-    Stop the job first: `tailrace stop JOB`. Then start it from the copy: `tailrace run -s PATH PROGRAM`. All other
-    state is as it was: the results of records that are read again are added to it. The first savepoint stays.
+    A paused job continues from them: `tailrace pause JOB`, then `offsets reset`, then `tailrace resume JOB`. Of a
+    savepoint, or of a job that was stopped with one, this writes a copy and prints its path, for `tailrace run -s PATH
+    PROGRAM`; the first savepoint stays.
     """
     wanted = _parse_target(
         to_earliest=to_earliest, to_latest=to_latest, to_datetime=to_datetime, to_offset=to_offset or ()
@@ -128,29 +131,22 @@ def reset(
         raise CommandFailure(ExitCode.USAGE, "--to-offset names its topics: do not give --topic")
     from ..args.savepoint_location import parse_optional_location
 
-    directory, configuration = parse_optional_location(target), cluster.find()
-    from ....infra.storage.errors import CheckpointError
-    from ....pipelines.checkpoint.source_positions import copy_with_positions, kafka_sources, positions_of
-    from ...client.offset_reset import resolve_reset
+    directory, configuration = parse_optional_location(target), cluster.find_or_rest()
+    from ..execution import offset_resets
 
-    metadata = _read_savepoint(configuration, savepoint)
-    elsewhere = {each.operator_id: each for each in kafka_sources(metadata) if each.other_kafka is not None}
-    positions = [each for each in positions_of(metadata) if each.operator_id not in elsewhere]
-    uri = metadata.checkpoint.uri
-    if not positions:
-        raise CommandFailure(
-            ExitCode.NOT_FOUND, f"{uri} has no position of a source that reads the cluster's own Kafka"
+    paused = (
+        None if offset_resets.is_location(savepoint) else offset_resets.find_paused(configuration, savepoint)
+    )
+    if paused is None:
+        reset = offset_resets.reset_savepoint(
+            configuration, savepoint, wanted, topics or (), directory, dry_run=dry_run
         )
-    found = resolve_reset(configuration.kafka, positions, wanted, topics or ())
-    written = None
-    if not dry_run:
-        written = _new_directory(metadata, directory)
-        try:
-            copy_with_positions(metadata, written, {each.before.place: each.after for each in found})
-        except CheckpointError as error:
-            raise CommandFailure(ExitCode.SAVEPOINT, str(error)) from error
-    for other in elsewhere.values():
-        print_progress(f"{other.name} reads {other.other_kafka}: its positions stay as they are")
+    elif directory is not None:
+        raise CommandFailure(ExitCode.USAGE, "--target is for a savepoint: a paused job gets no copy")
+    else:
+        reset = offset_resets.reset_paused(configuration, paused, wanted, topics or (), dry_run=dry_run)
+    for line in reset.unchanged:
+        print_progress(line)
     if output is Format.JSON:
         offsets = [
             {
@@ -160,22 +156,26 @@ def reset(
                 "from": each.before.position,
                 "to": each.after,
             }
-            for each in found
+            for each in reset.positions
         ]
-        print_json({"from_savepoint": uri, "savepoint": written, "offsets": offsets})
+        print_json({**reset.names, "offsets": offsets})
         return
     columns = ("Source", "Topic", "Partition", "From", "To")
     rows = [
         (
             each.before.source,
             each.before.topic,
-            *map(str, (each.before.partition, each.before.position, each.after)),
+            str(each.before.partition),
+            "-" if each.before.position is None else str(each.before.position),
+            str(each.after),
         )
-        for each in found
+        for each in reset.positions
     ]
-    print_table(f"Offsets of {uri}", columns, rows, progress=not dry_run)
-    if written is not None:
-        print_result(written)
+    print_table(f"Offsets of {reset.owner}", columns, rows, progress=not dry_run)
+    if reset.result is not None:
+        print_result(reset.result)
+    elif not dry_run:
+        print_progress(f"`tailrace resume {savepoint}` continues from them")
 
 
 def _parse_target(
@@ -215,48 +215,3 @@ def _parse_time(text: str) -> int:
             f"--to-datetime {text} is not a time: write 2026-11-22T08:30:00, 08:30, or how long ago, such as -2h",
         )
     return time // 1000
-
-
-def _read_savepoint(configuration: Configuration, text: str) -> CheckpointMetadata:
-    """Returns the savepoint at a location, or the last one of a job that has ended. Raises CommandFailure."""
-    from ....schemas.types import SnapshotType
-    from ..args.savepoint_location import read_checkpoint_metadata
-
-    is_location = "/" in text or os.path.exists(text)
-    metadata = read_checkpoint_metadata(text if is_location else _last_savepoint(configuration, text))
-    if metadata.checkpoint.snapshot_type is not SnapshotType.SAVEPOINT:
-        raise CommandFailure(
-            ExitCode.SAVEPOINT,
-            f"{metadata.checkpoint.uri} is a checkpoint: it may have records in flight, which were read before its "
-            "positions. Start a job from it, stop that with a savepoint, and reset the savepoint",
-        )
-    return metadata
-
-
-def _last_savepoint(configuration: Configuration, wanted: str) -> str:
-    from ....schemas.states import JOB_ENDS
-    from ....schemas.types import SnapshotType
-    from ..execution.job_control import read_job
-
-    _, job = read_job(configuration, wanted)
-    if job.status not in JOB_ENDS:
-        raise CommandFailure(
-            ExitCode.JOB,
-            f"job {job.job_id} is {job.status.value}, and only the offsets of a stopped job can be reset: "
-            f"`tailrace stop {job.job_id}` stops it with a savepoint",
-        )
-    last = job.checkpoints.last
-    if last is None or last.snapshot_type is not SnapshotType.SAVEPOINT or last.discarded:
-        raise CommandFailure(
-            ExitCode.NOT_FOUND,
-            f"job {job.job_id} was not stopped with a savepoint, or that was disposed of: it has no offsets to reset",
-        )
-    return last.uri
-
-
-def _new_directory(metadata: CheckpointMetadata, parent: str | None) -> str:
-    from ....infra.storage.storage import canonical
-    from ....pipelines.checkpoint.layout import savepoint_directory
-
-    directory = canonical(parent or posixpath.dirname(metadata.checkpoint.uri))
-    return savepoint_directory(directory, metadata.job_id, secrets.token_hex(6))

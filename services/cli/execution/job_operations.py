@@ -33,7 +33,7 @@ def pause(configuration: Configuration, wanted: str, *, detached: bool) -> None:
     check_not_ended(job, "there is nothing to pause")
     job_id = job.job_id
     is_done = None if detached else _is_paused
-    _request(configuration, job_id, lambda client: client.pause(job_id), is_done, "its tasks have not ended")
+    request(configuration, job_id, lambda client: client.pause(job_id), is_done, "its tasks have not ended")
     if not detached:
         print_progress(f"job {job_id} is paused; `tailrace resume {job_id}` resumes it")
 
@@ -44,7 +44,7 @@ def resume(configuration: Configuration, wanted: str, *, detached: bool) -> None
     check_not_ended(job, "there is nothing to resume")
     job_id = job.job_id
     is_done = None if detached else _runs
-    _request(configuration, job_id, lambda client: client.resume(job_id), is_done, "not all of its tasks run")
+    request(configuration, job_id, lambda client: client.resume(job_id), is_done, "not all of its tasks run")
     if not detached:
         print_progress(f"job {job_id} runs again")
 
@@ -79,7 +79,7 @@ def restart(
             for key, attempt in chosen.items()
         )
 
-    _request(
+    request(
         configuration,
         job_id,
         lambda client: client.restart_tasks(job_id, vertex_id, index),
@@ -108,7 +108,7 @@ def configure(
             for key, value in {**changes, **dict.fromkeys(removed)}.items()
         )
 
-    _request(
+    request(
         configuration,
         job_id,
         lambda client: client.configure(job_id, changes, removed),
@@ -119,7 +119,7 @@ def configure(
     print_progress(f"job {job_id} has new values of {keys}: its next decisions go by them")
 
 
-def _request(
+def request(
     configuration: Configuration,
     job_id: str,
     send: Callable[[JobClient], None],

@@ -35,7 +35,8 @@ class Relevance(IntEnum):
 _TURNS = event_types("""
 job_master.CancelJob job_master.ChannelsFailed job_master.CheckpointRestored job_master.HeartbeatTimedOut
 job_master.RescaleStarted job_master.SlowTaskDetected job_master.JobConfigurationChanged
-job_master.JobMasterFailed job_master.MoveSlot job_master.RestartTasks job_master.RestoreFailed job_master.ResumeJob
+job_master.JobMasterFailed job_master.MoveSlot job_master.ResetOffsets job_master.RestartTasks job_master.RestoreFailed
+job_master.ResumeJob
 job_master.StartJob job_master.SuspendJob resource_manager.QuarantineChanged resource_manager.TaskFailuresExceeded
 resource_manager.ApplicationMasterRegistered resource_manager.ApplicationMasterUnregistered
 resource_manager.ContainerCompleted resource_manager.NodeStateChanged resource_manager.PreemptionAnnounced

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -24,8 +24,14 @@ from tailrace.pipelines.runtime.stream_task.restore.kafka_source_offsets import 
     ResumedPositions,
     resolve_offsets,
 )
+from tailrace.pipelines.runtime.stream_task.restore.offset_resets import (
+    last_reset,
+    positions_of,
+    resets_to_apply,
+)
 from tailrace.pipelines.runtime.stream_task.state.progress import ProgressWriter, SubtaskProgress
 from tailrace.pipelines.runtime.stream_task.state.progress_entry import ProgressEntry
+from tailrace.schemas.types import OffsetsReset, PartitionOffset, RestoredCheckpoint
 
 LATEST = StartingPosition(StartingMode.LATEST)
 
@@ -54,6 +60,8 @@ class Broker:
         resumption: ResumedPositions | None = None,
         starting: StartingPosition = LATEST,
         resets_offsets: bool = False,
+        resets: Sequence[OffsetsReset] = (),
+        restored: RestoredCheckpoint | None = None,
     ) -> KafkaSourceOffsets:
         """Returns an attempt of a source that starts at the latest records, with two subtasks."""
         source = KafkaSourceParameters(
@@ -72,13 +80,23 @@ class Broker:
             2,
             entry=self.entry,
             resumption=resumption,
+            reset=positions_of(resets_to_apply(resets, self.entry, 0, restored), "source"),
         )
         if reading.resolved:
-            positions = InputPositions(reading.positions)
-            self.entry = ProgressWriter(
-                SubtaskProgress(), reading.topics, 0, positions, ends=reading.ends
-            ).entry()
+            progress = SubtaskProgress(reset_id=last_reset(resets, self.entry))
+            self._commit(progress, reading, reading.positions)
         return reading
+
+    def read_on(self, reading: KafkaSourceOffsets, position: int) -> None:
+        """Commits that an attempt has read all its partitions to a position."""
+        progress = SubtaskProgress(reset_id=last_reset((), self.entry))
+        self._commit(progress, reading, dict.fromkeys(reading.positions, position))
+
+    def _commit(
+        self, progress: SubtaskProgress, reading: KafkaSourceOffsets, positions: Mapping[tuple[int, int], int]
+    ) -> None:
+        writer = ProgressWriter(progress, reading.topics, 0, InputPositions(positions), ends=reading.ends)
+        self.entry = writer.entry()
 
 
 @pytest.mark.parametrize(
@@ -162,4 +180,72 @@ def test_offsets_are_reset_only_for_savepoint_of_other_job(
     broker = Broker([9])
     resumption = ResumedPositions({"t": {0: 5}}, of_other_job=of_other_job)
     reading = broker.attempt(0, resumption=resumption, resets_offsets=resets)
+    assert reading.positions == {(0, 0): first}
+
+
+def reset_to(number: int, positions: Mapping[int, int], checkpoint_id: int = 0) -> OffsetsReset:
+    offsets = tuple(
+        PartitionOffset(operator_id="source", topic="t", partition=partition, offset=position)
+        for partition, position in positions.items()
+    )
+    return OffsetsReset(reset_id=number, checkpoint_id=checkpoint_id, offsets=offsets)
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_reset_is_applied_once_and_committed_before_first_record(bounded: bool) -> None:
+    broker = Broker([9, 9, 9])
+    broker.read_on(broker.attempt(0, bounded=bounded), 7)
+    first = reset_to(100, {0: 2, 1: 3})
+    reading = broker.attempt(0, bounded=bounded, resets=[first])
+    assert (reading.positions, reading.resolved) == ({(0, 0): 2, (0, 2): 7}, True)
+    broker.read_on(reading, 5)
+    assert broker.attempt(0, bounded=bounded, resets=[first]).positions == {(0, 0): 5, (0, 2): 5}
+    later = broker.attempt(0, bounded=bounded, resets=[first, reset_to(200, {2: 1})])
+    assert later.positions == {(0, 0): 5, (0, 2): 1}
+
+
+def test_reset_of_other_subtask_is_committed_too() -> None:
+    broker = Broker([9, 9])
+    broker.read_on(broker.attempt(1), 7)
+    assert broker.attempt(1, resets=[reset_to(100, {0: 2})]).positions == {(0, 1): 7}
+    assert broker.entry is not None
+    assert broker.entry.reset_id == 100
+
+
+def test_source_that_has_committed_nothing_begins_at_reset_position() -> None:
+    assert Broker([9]).attempt(0, resets=[reset_to(100, {0: 2})]).positions == {(0, 0): 2}
+
+
+def test_bounded_source_reads_nothing_after_its_end_whatever_reset_says() -> None:
+    broker = Broker([9])
+    broker.attempt(0, bounded=True)
+    broker.highs = [20, 20]
+    reading = broker.attempt(0, bounded=True, resets=[reset_to(100, {0: 15, 1: 3})])
+    assert (reading.positions, reading.ends) == ({(0, 0): 9}, {(0, 0): 9})
+
+
+@pytest.mark.parametrize(("policy", "first"), [("earliest", 4), ("latest", 9)])
+def test_reset_position_that_partition_has_deleted_is_handled(policy: str, first: int) -> None:
+    broker = Broker([9])
+    broker.attempt(0)
+    broker.low = 4
+    with pytest.raises(TaskError, match=r"t-0 .* offset 2, and holds 4 to 9.*on_data_loss"):
+        broker.attempt(0, resets=[reset_to(100, {0: 2})])
+    assert broker.attempt(0, on_data_loss=policy, resets=[reset_to(100, {0: 2})]).positions == {(0, 0): first}
+
+
+@pytest.mark.parametrize(
+    ("checkpoint_id", "generation", "first"), [(6, 0, 2), (7, 0, 2), (8, 0, 5), (9, -1, 2)]
+)
+def test_rollback_applies_resets_since_its_checkpoint(
+    checkpoint_id: int, generation: int, first: int
+) -> None:
+    """Also to the savepoint that the job began with, whose number is of another job."""
+    broker = Broker([9])
+    reading = broker.attempt(
+        0,
+        resumption=ResumedPositions({"t": {0: 5}}),
+        resets=[reset_to(100, {0: 2}, checkpoint_id=7)],
+        restored=RestoredCheckpoint(checkpoint_id=checkpoint_id, uri="", generation=generation),
+    )
     assert reading.positions == {(0, 0): first}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -32,7 +33,9 @@ from tailrace.schemas.types import (
     CompletedCheckpoint,
     InFlightState,
     JobGraph,
+    OffsetsReset,
     OperatorState,
+    PartitionOffset,
     RestoredCheckpoint,
     SnapshotType,
     SubtaskState,
@@ -51,6 +54,7 @@ def begin(
     tail: ChangelogTail = NOTHING,
     inline: bytes | None = None,
     generation: int = 1,
+    resets: Sequence[OffsetsReset] = (),
 ) -> RestorePlan:
     """Starts subtask 1 in generation 2, after a checkpoint of that generation."""
     uri = str(directory / "chk-3")
@@ -69,6 +73,7 @@ def begin(
         restore=RestoredCheckpoint(checkpoint_id=3, uri=uri, generation=generation),
         tail=tail,
         changelog="changelog",
+        resets=resets,
     )
 
 
@@ -115,6 +120,20 @@ def test_checkpoint_of_generation_is_before_last_progress_entry(tmp_path: Path) 
             begin(tmp_path / f"b{number}", vertex_id, lower, read, generation=2)
     with pytest.raises(ProgressLostError, match=r"lines-1 is to be read on from offset 5 .* to 6"):
         begin(tmp_path / "c", vertex_id, tail(2, 10, position=5), read, generation=2)
+
+
+def test_positions_in_checkpoint_before_reset_prove_no_progress(tmp_path: Path) -> None:
+    vertex, read = GRAPH.vertices[0], b'{"lines": {"1": 6}}'
+    place = PartitionOffset(operator_id=vertex.operators[0].operator_id, topic="lines", partition=1, offset=2)
+    lower = tail(2, 10, position=2)
+    for number, newest in enumerate((2, 3, 4)):
+        reset = OffsetsReset(reset_id=100, checkpoint_id=newest, offsets=(place,))
+        directory = tmp_path / str(number)
+        if newest >= 3:
+            assert not begin(directory, vertex.vertex_id, lower, read, 2, [reset]).begins
+        else:
+            with pytest.raises(ProgressLostError, match="from offset 2"):
+                begin(directory, vertex.vertex_id, lower, read, 2, [reset])
 
 
 def with_maps(*uids: str, isolation: str = "vertex") -> JobGraph:

@@ -120,7 +120,7 @@ def test_commands_without_file_work_by_rest(server: LiveServer, capsys: pytest.C
 @pytest.mark.parametrize(
     ("command", "code", "message"),
     [
-        (["offsets", "show", "x"], ExitCode.USAGE, "needs Kafka"),
+        (["offsets", "show", "x"], ExitCode.NOT_FOUND, "there is no job"),
         (["output", "x"], ExitCode.NOT_FOUND, "there is no job"),
         (["run", "--job-id", "x", "x:main"], ExitCode.USAGE, "--job-id does not work by REST"),
         (["run", "--py-file", "x.py", "x.py"], ExitCode.USAGE, "--py-file does not work by REST"),
@@ -128,7 +128,8 @@ def test_commands_without_file_work_by_rest(server: LiveServer, capsys: pytest.C
         (["run", "x.py"], ExitCode.JOB, "x.py can't be read: No such file"),
         (["stop", "--force", "x"], ExitCode.USAGE, "needs Kafka"),
         (["savepoint", "dispose", "x"], ExitCode.USAGE, "needs Kafka"),
-        (["offsets", "reset", "x", "--to-latest"], ExitCode.USAGE, "needs Kafka"),
+        (["offsets", "reset", "x", "--to-latest"], ExitCode.NOT_FOUND, "there is no job"),
+        (["offsets", "reset", "./x", "--to-latest"], ExitCode.USAGE, "leave out --rest"),
         (["top", "--once"], ExitCode.USAGE, "needs Kafka"),
         (["log", "archive"], ExitCode.USAGE, "needs Kafka"),
         (["log", "import", "x.avro"], ExitCode.USAGE, "needs Kafka"),

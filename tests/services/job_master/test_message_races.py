@@ -33,6 +33,7 @@ def happenings(job: Job) -> Iterator[tuple[str, Body]]:
     yield "dispatcher", job_master.CancelJob(job_id="j")
     yield "dispatcher", job_master.SuspendJob(job_id="j", reason="maintenance")
     yield "dispatcher", job_master.ResumeJob(job_id="j")
+    yield "dispatcher", job_master.ResetOffsets(job_id="j", offsets=())
     yield JOB, job_master.ChannelsCreated(job_id="j")
     yield JOB, job_master.ChannelsFailed(job_id="j", reason="no room")
     yield "resource_manager", job_master.JobManagerRegistrationSuccess(job_id="j")

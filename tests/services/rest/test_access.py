@@ -37,6 +37,7 @@ SUBMITTER_MAY = {
     ("POST", "/jobs/{jobid}/resume"),
     ("POST", "/jobs/{jobid}/restart"),
     ("PATCH", "/jobs/{jobid}/configuration"),
+    ("PATCH", "/jobs/{jobid}/offsets"),
     ("GET", "/jobs/{jobid}/yarn-cancel"),
     ("POST", "/submissions"),
     ("POST", "/jars/upload"),

@@ -32,6 +32,7 @@ from tailrace.services.log.event_log import read_to_end
 from tailrace.services.log.topic_extents import ConsumedTopic, PartitionExtent, TopicExtent
 from tailrace.services.rest.api import blobs, masters, state
 from tailrace.services.rest.api.blobs import BlobContents
+from tailrace.services.rest.api.job_offsets import JobOffsets, job_offset_endpoints
 from tailrace.services.rest.api.topics import ClusterTopics, topic_endpoints
 from tailrace.services.rest.application import Settings, create_application
 from tailrace.services.rest.commands import flink_commands, own_commands, program_commands
@@ -205,6 +206,7 @@ OWN = [
     *log_endpoints(open_source, FEED),
     *own_commands(COMMANDS),
     *topic_endpoints(TOPICS),
+    *job_offset_endpoints(JobOffsets(read_now, COMMANDS, lambda _: [], lambda *_: [])),
     *blobs.READS,
     blobs.create_endpoint(BlobContents(read_now, read_blob)),
     masters.create_endpoint(lambda: [Candidate("host:1", 2)]),

@@ -30,7 +30,7 @@ from ..job_master.invariants import check_job_master, check_processes
 from .checkpoint_invariants import CheckpointHistory, check_checkpoints
 from .cluster import new_replica
 from .index_invariants import check_dispatcher, check_resource_manager, check_task_executor
-from .operation_chaos import check_quarantines
+from .operation_chaos import check_offset_resets, check_quarantines
 
 LIVE = (ExecutionState.DEPLOYING, ExecutionState.INITIALIZING, ExecutionState.RUNNING)
 INDEXES: dict[type[Any], Callable[[Any], None]] = {
@@ -287,6 +287,7 @@ class Invariants:
         assert not results, "\n".join(str(violation) for violation in results)
         check_tenants(record for record in world.log if world.admitted[record.offset])
         check_quarantines(record for record in world.log if world.admitted[record.offset])
+        check_offset_resets(record for record in world.log if world.admitted[record.offset])
         again = new_replica(on_illegal=lambda *_: None)
         for record in world.log:
             again.apply(record)

@@ -1,14 +1,14 @@
-"""What operators do: quarantines, pauses, restarts, changes of options; and the law of a quarantine, over the log."""
+"""What operators do: quarantines, pauses, restarts, changes of options, resets of offsets; and laws over the log."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable
 
-from tailrace.schemas import dispatcher, resource_manager, task_executor
+from tailrace.schemas import dispatcher, job_master, resource_manager, task_executor
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Record
-from tailrace.schemas.types import QuarantineMode
+from tailrace.schemas.types import JobStatus, PartitionOffset, QuarantineMode
 from tailrace.services.core.role import instance_of
 from tailrace.services.job_master.state import StartedJob
 from tailrace.services.resource_manager.state import host_of
@@ -22,6 +22,7 @@ _ACTIONS = {
     "resume": 1.0,
     "restart_tasks": 1.5,
     "configure": 1.0,
+    "reset_offsets": 1.0,
 }
 """Weights of the requests."""
 _CHANGES = {
@@ -73,6 +74,8 @@ class OperationChaos:
                 self.world.request(body, admitted=draw.choice((1, 1, 2)))
             case "configure":
                 self._configure(draw)
+            case "reset_offsets":
+                self._reset_offsets(draw)
             case _:
                 self._restart_tasks(draw)
 
@@ -100,6 +103,29 @@ class OperationChaos:
         else:
             self.world.request(dispatcher.ConfigureJob(job_id=job_id, configuration=changes))
 
+    def _reset_offsets(self, draw: random.Random) -> None:
+        """Resets positions of a job, of a paused one if there is one."""
+        states = {each: self.world.truth.states.get(f"job_master/{each}") for each in self.job_ids}
+        at_rest = [
+            each
+            for each, state in states.items()
+            if isinstance(state, StartedJob) and state.status is JobStatus.SUSPENDED
+        ]
+        job_id = draw.choice(at_rest or self.job_ids)
+        state = states[job_id]
+        vertices = state.graph.vertices if isinstance(state, StartedJob) else ()
+        operators = [vertex.operators[0].operator_id for vertex in vertices] or ["unknown"]
+        offsets = tuple(
+            PartitionOffset(
+                operator_id=draw.choice(operators),
+                topic="t",
+                partition=draw.randint(0, 2),
+                offset=draw.randint(0, 9),
+            )
+            for _ in range(draw.randint(1, 3))
+        )
+        self.world.request(dispatcher.ResetOffsets(job_id=job_id, offsets=offsets))
+
     def _restart_tasks(self, draw: random.Random) -> None:
         """Restarts a subtask, a vertex or a whole job."""
         job_id = draw.choice(self.job_ids)
@@ -111,6 +137,34 @@ class OperationChaos:
         self.world.request(
             dispatcher.RestartTasks(job_id=job_id, vertex_id=vertex_id, subtask_index=subtask_index)
         )
+
+
+def check_offset_resets(records: Iterable[Record]) -> None:
+    """Each task that is submitted by a decision that knows of resets has the last position of each partition of its
+    vertex, and no other."""
+    resets: dict[str, list[tuple[int, dict[tuple[str, str, int], int]]]] = {}
+    sources: dict[tuple[str, str], str] = {}
+    for record in records:
+        body: Body = record.body
+        if isinstance(body, job_master.StartJob):
+            for vertex in body.job_graph.vertices:
+                sources[body.job_id, vertex.vertex_id] = vertex.operators[0].operator_id
+        elif isinstance(body, job_master.ResetOffsets):
+            places = {(each.operator_id, each.topic, each.partition): each.offset for each in body.offsets}
+            resets.setdefault(body.job_id, []).append((record.offset, places))
+        elif isinstance(body, task_executor.SubmitTask):
+            expected: dict[tuple[str, str, int], int] = {}
+            for begun, places in resets.get(body.job_id, ()):
+                if begun <= (record.header.decided_at or 0):
+                    expected |= places
+            source = sources.get((body.job_id, body.vertex_id))
+            submitted = {
+                (each.operator_id, each.topic, each.partition): each.offset
+                for reset in body.offset_resets
+                for each in reset.offsets
+            }
+            # A rescale may divide vertices; the source stays the first operator of its vertex.
+            assert submitted == {place: n for place, n in expected.items() if place[0] == source}, record
 
 
 def check_quarantines(records: Iterable[Record]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 from msgspec.structs import replace
 
+from .....schemas.types import OffsetsReset
 from ....graph.physical_plan import consumer_group
 from ...common.kafka_clients import group_consumer, partition_consumer
 from ...common.offset_bounds import bounds, require_offset
@@ -28,6 +29,7 @@ from ..output.kafka_transaction import KafkaTransaction
 from ..restore.changelog_reader import ChangelogTail, read_changelog, read_tail, restored_state
 from ..restore.in_flight import in_flight
 from ..restore.kafka_source_offsets import ResumedPositions, resolve_offsets
+from ..restore.offset_resets import last_reset, positions_of, resets_to_apply
 from ..restore.progress_evidence import ProgressEvidence, require_group
 from ..restore.restore_plan import RestorePlan, plan_restore
 from ..restore.topic_ids import recreated_topics, still_valid
@@ -72,6 +74,7 @@ class StreamTask:
         self._attempt = subtask.attempt_number
         self._generation = subtask.generation
         self._restore = subtask.restore
+        self._resets = subtask.offset_resets
         self.is_finished = subtask.finished
         """Whether the subtask had finished in the checkpoint that the job rolled back to: it only sends its end."""
         self._cache = opening.cache
@@ -236,6 +239,7 @@ class StreamTask:
             restore=self._restore,
             tail=tail,
             changelog=changelog,
+            resets=self._resets,
         )
         kafka, progress, resolved = self._progress(assembly, consumer, tail, beginning, ids)
         entry = self._entry(progress, assembly, kafka)
@@ -295,12 +299,14 @@ class StreamTask:
                     )
                     if beginning.begins
                     else None,
+                    reset=positions_of(self._resets_to_apply(tail, beginning), source.operator_id),
                 )
             finally:
                 if theirs is not consumer:
                     theirs.close()
             kafka = KafkaInput(reading.topics, reading.ends, tuple(reading.positions))
-            progress, resolved = SubtaskProgress(reading.positions), reading.resolved
+            last = last_reset(self._resets, tail.entry)
+            progress, resolved = SubtaskProgress(reading.positions, reset_id=last), reading.resolved
         else:
             topics = assembly.channel_topics
             progress = SubtaskProgress.from_entry(tail.entry, topics, self._generation)
@@ -312,6 +318,10 @@ class StreamTask:
             # All progress of a source without inputs is state: the entry only records that it has begun.
             resolved = tail.entry is None and not topics and not beginning.begins
         return kafka, self._placed(progress, tail, beginning, ids.get(assembly.changelog)), resolved
+
+    def _resets_to_apply(self, tail: ChangelogTail, beginning: RestorePlan) -> Sequence[OffsetsReset]:
+        restored = self._restore if beginning.begins else None
+        return resets_to_apply(self._resets, tail.entry, self._generation, restored)
 
     def _placed(
         self, progress: SubtaskProgress, tail: ChangelogTail, beginning: RestorePlan, changelog_id: str | None

@@ -31,6 +31,7 @@ from ...common.kafka_clients import group_consumer
 from ...common.offset_bounds import watermarks
 from ...operators.kafka_source_parameters import KafkaSourceParameters, OnDataLoss, StartingMode
 from ..state.progress_entry import ProgressEntry
+from .offset_resets import TopicPlace
 
 _log = logging.getLogger(__name__)
 
@@ -81,8 +82,10 @@ def resolve_offsets(
     generation: int = 0,
     entry: ProgressEntry | None = None,
     resumption: ResumedPositions | None = None,
+    reset: Mapping[TopicPlace, int] = {},
 ) -> KafkaSourceOffsets:
-    """Finds partitions and positions. `entry`: the last progress entry, of any generation. Raises TaskError.
+    """Finds partitions and positions. `entry`: the last progress entry, of any generation. `reset`: positions to begin
+    at, whatever was committed (offset_resets.py). Raises TaskError.
 
     With a `resumption` nothing is committed before the first transaction of the generation, which has all positions.
     """
@@ -97,14 +100,19 @@ def resolve_offsets(
     committed = _committed_positions(source, entry)
     if resumption is not None:
         offsets = _RestoredOffsets(consumer, kafka, source, resumption, committed)
-        positions = offsets.starts(places)
+        positions = {**offsets.starts(places), **_reset_positions(consumer, source, places, reset)}
         return KafkaSourceOffsets(
             source.topics, positions, offsets.ends(positions) if source.bounded else None, resolved=False
         )
     has_past = entry is not None and entry.generation == generation
     known = {place: committed[place] for place in places if has_past and place in committed}
+    again = _reset_positions(consumer, source, places, reset)
     held = _Held(consumer, source)
-    positions = {place: held.position(place, bounds.offset, bounds.end) for place, bounds in known.items()}
+    positions = {
+        place: held.position(place, bounds.offset, bounds.end)
+        for place, bounds in known.items()
+        if place not in again
+    }
     ends = (
         {place: _end_of(source, place, bounds) for place, bounds in known.items()} if source.bounded else None
     )
@@ -116,9 +124,29 @@ def resolve_offsets(
             ends = {place: _end(consumer, source.topics[place[0]], place[1], fresh[place]) for place in fresh}
     elif not source.bounded:
         fresh = {place: _watermarks(consumer, source.topics[place[0]], place[1])[0] for place in unknown}
+    if ends is not None:
+        again = {place: min(again[place], ends[place]) for place in again if place in ends}
     return KafkaSourceOffsets(
-        source.topics, {**positions, **fresh}, ends, resolved=bool(fresh) or held.lost or not has_past
+        source.topics,
+        {**positions, **fresh, **again},
+        ends,
+        resolved=bool(fresh) or bool(reset) or held.lost or not has_past,
     )
+
+
+def _reset_positions(
+    consumer: Consumer,
+    source: KafkaSourceParameters,
+    places: Sequence[Place],
+    reset: Mapping[TopicPlace, int],
+) -> dict[Place, int]:
+    """Returns the positions of the subtask's partitions that are reset."""
+    held = _Held(consumer, source)
+    return {
+        (i, partition): held.position((i, partition), reset[source.topics[i], partition])
+        for i, partition in places
+        if (source.topics[i], partition) in reset
+    }
 
 
 def _committed_positions(

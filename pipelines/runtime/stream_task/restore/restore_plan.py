@@ -20,7 +20,7 @@ import msgspec
 
 from .....infra.storage.errors import CheckpointError, StorageError
 from .....infra.storage.storage import Storage
-from .....schemas.types import OperatorState, RestoredCheckpoint, SnapshotType
+from .....schemas.types import OffsetsReset, OperatorState, RestoredCheckpoint, SnapshotType
 from ....checkpoint.layout import base_of
 from ....checkpoint.metadata import CheckpointMetadata, SubtaskSnapshot, read_metadata
 from ....checkpoint.redistribution import (
@@ -32,6 +32,7 @@ from ...common.deployment import VertexDeployment
 from ...common.failures import ProgressLostError, TaskError
 from ..state.progress_entry import ProgressEntry
 from .changelog_reader import ChangelogTail
+from .offset_resets import TopicPlace, positions_of
 from .progress_evidence import require_checkpoint, require_not_superseded
 
 _NOTHING = RestoredSubtask({}, (), False)
@@ -90,8 +91,9 @@ def plan_restore(
     restore: RestoredCheckpoint | None,
     tail: ChangelogTail,
     changelog: str,
+    resets: Sequence[OffsetsReset] = (),
 ) -> RestorePlan:
-    """Creates the plan. `tail`: the end of the subtask's partition of the changelog.
+    """Creates the plan. `tail`: the end of the subtask's partition of the changelog. `resets`: of its Kafka source.
 
     Raises ProgressLost if the checkpoint is gone, corrupt or ahead of the changelog, TaskError if storage cannot be
     reached, and ValueError if the checkpoint does not fit the vertex.
@@ -114,7 +116,8 @@ def plan_restore(
     except CheckpointError as error:
         raise ProgressLostError(f"checkpoint {restore.checkpoint_id} cannot be restored: {error}") from error
     if metadata.checkpoint.generation == generation and metadata.job_id == deployment.job_id:
-        _require_checkpoint(metadata, deployment, subtask, tail, changelog)
+        later = [each for each in resets if each.checkpoint_id >= restore.checkpoint_id]
+        _require_checkpoint(metadata, deployment, subtask, tail, changelog, later)
     is_rescaled = _is_rescaled(metadata, deployment)
     return RestorePlan(
         generation,
@@ -143,13 +146,15 @@ def _require_checkpoint(
     subtask: int,
     tail: ChangelogTail,
     changelog: str,
+    later: Sequence[OffsetsReset],
 ) -> None:
+    """`later`: the resets of positions since the checkpoint; its positions of these partitions prove nothing."""
     part = _snapshot_for(metadata, deployment, subtask)
     if part is None or part.state.changelog_offset < 0:
         return
     positions = [
-        _source_positions(operator.inline)
-        for operator in part.state.operators.values()
+        _without_reset(_source_positions(operator.inline), positions_of(later, operator_id))
+        for operator_id, operator in part.state.operators.items()
         if operator.inline is not None
     ]
     require_checkpoint(
@@ -189,6 +194,15 @@ def _source_positions(inline: bytes) -> dict[str, dict[int, int]]:
     """Returns topic -> partition -> next offset from the acknowledgement of a Kafka source."""
     found: dict[str, dict[str, int]] = json.loads(inline or b"{}")
     return {topic: {int(p): offset for p, offset in offsets.items()} for topic, offsets in found.items()}
+
+
+def _without_reset(
+    positions: Mapping[str, Mapping[int, int]], reset: Mapping[TopicPlace, int]
+) -> dict[str, dict[int, int]]:
+    return {
+        topic: {partition: offset for partition, offset in offsets.items() if (topic, partition) not in reset}
+        for topic, offsets in positions.items()
+    }
 
 
 def _continued(

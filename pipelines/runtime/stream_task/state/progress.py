@@ -30,6 +30,8 @@ class SubtaskProgress(msgspec.Struct, frozen=True):
     changelog_id: str | None = None
     changelog_from: int = 0
     """The offset in the changelog at which the generation begins."""
+    reset_id: int = -1
+    """The last reset of offsets that the positions include; -1: none."""
 
     @classmethod
     def from_entry(
@@ -97,4 +99,5 @@ class ProgressWriter:
                 )
                 for i, topic in enumerate(self._topics)
             ),
+            self._progress.reset_id,
         )

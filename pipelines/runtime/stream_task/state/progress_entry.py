@@ -56,6 +56,8 @@ class ProgressEntry(msgspec.Struct, frozen=True, array_like=True):
     changelog_from: int
     """The offset in the changelog at which the generation begins: older messages are ignored."""
     inputs: tuple[InputProgress, ...] = ()
+    reset_id: int = -1
+    """The last reset of offsets that the positions of a Kafka source include; -1: none."""
 
     def find_input(self, topic: str) -> InputProgress | None:
         """Returns the input of this topic, or None."""
