@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, TypeVar
 
 from ..functions import CheckpointedFunction
@@ -33,6 +33,23 @@ class Program:
         if isinstance(made, Physical):
             self.pending.append(made.id)
         return made
+
+    def withdraw_unread(self, transformation_id: int) -> None:
+        """Leaves out of the next job what a transformation is made of and nothing else reads. A later step that reads
+        it brings it back."""
+        made_of = self._made_of([transformation_id])
+        read = self._made_of(each for each in self.pending if each not in made_of)
+        self.pending = [each for each in self.pending if each not in made_of or each in read]
+
+    def _made_of(self, transformation_ids: Iterable[int]) -> set[int]:
+        """Returns the transformations and all before them."""
+        found: set[int] = set()
+        left = list(transformation_ids)
+        while left:
+            if (each := left.pop()) not in found:
+                found.add(each)
+                left += self.transformations[each].inputs
+        return found
 
     def physical(self, transformation_id: int) -> Physical:
         """Returns the current copy of a transformation that becomes an operator."""

@@ -170,7 +170,8 @@ class Sinks(Stream[T]):
     def show(self, limit: int = 10) -> StreamRows[T]:
         """Executes only what this stream is made of, and returns its first records; a notebook shows them as a table.
 
-        The rest of the program stays as it is. Raises ProgramError.
+        The rest of the program stays as it is. The next job has of this stream what other steps read: a step that has
+        failed here fails no other job. Raises ProgramError.
         """
         program = self._program
         pending, program.pending = program.pending, []
@@ -181,6 +182,7 @@ class Sinks(Stream[T]):
             program.pending = pending
             for added in range(steps, len(program.transformations)):
                 del program.transformations[added + 1]
+            program.withdraw_unread(self._id)
 
     def foreach(self, function: Callable[[T], Any] | SinkFunction[T]) -> DataStreamSink:
         """Calls the function for each record, at least once: after a failure it gets some records again."""

@@ -7,7 +7,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tailrace import KafkaSource, OutputTag, ProcessFunction, ProgramError, StreamExecutionEnvironment
+from tailrace import (
+    JobFailedError,
+    KafkaSource,
+    OutputTag,
+    ProcessFunction,
+    ProgramError,
+    StreamExecutionEnvironment,
+)
 
 XML = "{http://www.w3.org/2000/svg}"
 
@@ -59,6 +66,20 @@ def test_show_executes_only_its_stream() -> None:
     assert numbers.show(3) == [0, 1, 2]
     assert env._repr_html_() == drawn
     assert len(env.get_stream_graph().nodes) == 3, "the rest is still to be executed"
+
+
+def test_stream_that_is_shown_is_in_next_job_only_if_other_steps_read_it() -> None:
+    env = StreamExecutionEnvironment()
+    numbers = env.from_collection([1, 0])
+    divided = numbers.map(lambda n: 1 // n, int).name("Division")
+    later = numbers.map(lambda n: n, int).name("Identity")
+    for _ in range(2):
+        with pytest.raises(JobFailedError, match="in operator 'Division'"):
+            divided.show()
+    assert later.show() == numbers.show() == [1, 0]
+    assert numbers.execute_and_collect(limit=9) == [1, 0]
+    divided.print()
+    assert {node.name for node in env.get_stream_graph().nodes.values()} >= {"Division", "Sink: Print"}
 
 
 def test_program_is_drawn_with_its_edges() -> None:
