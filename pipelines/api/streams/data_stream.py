@@ -56,7 +56,7 @@ from ...functions.adapters import (
     may_have_state,
 )
 from ...functions.aggregates import WindowAggregate, WindowRow
-from ...functions.evictor import CountEvictor, Evictor
+from ...functions.evictor import Evictor
 from ...functions.join_adapters import (
     CoGroupedWindow,
     JoinedWindow,
@@ -68,12 +68,11 @@ from ...functions.join_adapters import (
 from ...functions.kafka_record import without_none
 from ...functions.lookup import LookupCache, LookupJoin, is_async
 from ...functions.trigger import Trigger
-from ...functions.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger
-from ...types import PICKLED, Declared, OptionalOf, RecordType, Scalar, TupleOf
+from ...types import PICKLED, Declared, OptionalOf, RecordType, TupleOf
 from .. import signatures, sql
 from ..checks import is_text, is_whole
 from ..durations import to_milliseconds
-from ..keys import NO_KEY, Key, column_of, common_key_type, field_selector, key_of
+from ..keys import NO_KEY, Key, common_key_type, field_selector, key_of
 from ..program import Program
 from ..signatures import Signature, check_function, function_name, is_rich, uses_itself
 from ..source_location import caller_location
@@ -108,9 +107,15 @@ from ..transformations import (
 from ..type_hints import result_type
 from ..watermark_strategy import WatermarkStrategy
 from ..windows import GlobalWindows, WindowAssigner
-from .named_aggregates import create_named_aggregates
-from .settings import OnlyInPrograms, OperatorSettings, check_count, check_tag, refusal
+from .settings import OnlyInPrograms, OperatorSettings, check_tag, refusal
 from .stream import Sinks, Stream
+from .window_settings import (
+    WindowSettings,
+    WindowStep,
+    aggregated_column,
+    check_assigner,
+    count_functions,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -433,13 +438,13 @@ class DataStream(Partitioning[T], Sinks[T]):
     def window_all(self, assigner: WindowAssigner) -> AllWindowedStream[T]:
         """Groups all records by windows, in one subtask."""
         check_assigner("window_all", assigner)
-        return AllWindowedStream(self._keyed(NO_KEY, "window_all"), assigner)
+        return AllWindowedStream._of(self._keyed(NO_KEY, "window_all"), assigner)
 
     def count_window_all(self, size: int, slide: int | None = None) -> AllWindowedStream[T]:
         """Groups each `size` records, in one subtask. `slide`: after each `slide` records, the last `size` ones."""
         trigger, evictor = count_functions("count_window_all", size, slide)
         keyed = self._keyed(NO_KEY, "count_window_all")
-        return AllWindowedStream(keyed, GlobalWindows(), trigger=trigger, evictor=evictor)
+        return AllWindowedStream._of(keyed, GlobalWindows(), trigger, evictor)
 
     def _keyed(self, key: Key, step: str) -> KeyedStream[T, Any]:
         made = self._program.add(
@@ -581,12 +586,12 @@ class KeyedStream(DataStream[T], Generic[T, K]):
     def window(self, assigner: WindowAssigner) -> WindowedStream[T, K]:
         """Groups the records of each key by windows."""
         check_assigner("window", assigner)
-        return WindowedStream(self, assigner)
+        return WindowedStream._of(self, assigner)
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream[T, K]:
         """Groups each `size` records of a key. `slide`: after each `slide` records, the last `size` ones."""
         trigger, evictor = count_functions("count_window", size, slide)
-        return WindowedStream(self, GlobalWindows(), trigger=trigger, evictor=evictor)
+        return WindowedStream._of(self, GlobalWindows(), trigger, evictor)
 
     def interval_join(self, other: KeyedStream[U, K]) -> IntervalJoinStreams[T, U]:
         """Joins the records of both streams that have one key and near timestamps:
@@ -635,28 +640,6 @@ class KeyedStream(DataStream[T], Generic[T, K]):
             aggregation=function,
             field=column,
         )
-
-
-def aggregated_column(records: RecordType, step: str, field: str | int | None) -> str | None:
-    """Returns the column of a built-in aggregation; None: the whole record. Raises ProgramError if it cannot be
-    aggregated."""
-    if field is None:
-        name, of = None, records
-    else:
-        column = column_of(records, field, step)
-        name, of = column.name, column.of
-    numbers = isinstance(of, Scalar) and of.kind in ("int", "float")
-    if numbers or (isinstance(of, Scalar) and step != "sum"):
-        return name
-    what = "the record" if name is None else f"its field {name!r}"
-    if of == PICKLED:
-        hint = "declare output_type, or returns(), on the step before"
-    elif name is None:
-        hint = "give the field"
-    else:
-        hint = "use reduce"
-    wanted = "a number" if step == "sum" else "one value that can be compared"
-    raise refusal(step, f"{what} is {of}, not {wanted}: {hint}")
 
 
 class ConnectedStreams(OnlyInPrograms, Generic[A, B]):
@@ -903,259 +886,85 @@ class Windowed(OnlyInPrograms, Generic[T]):
     _PROCESS: Signature
     _IS_WINDOW_ALL: bool
 
-    def __init__(
-        self,
+    def __init__(self, keyed: KeyedStream[T, Any], settings: WindowSettings) -> None:
+        self._keyed = keyed
+        self._settings = settings
+
+    @classmethod
+    def _of(
+        cls,
         keyed: KeyedStream[T, Any],
         assigner: WindowAssigner,
-        lateness_ms: int = 0,
-        late: OutputTag[T] | None = None,
         trigger: Trigger[T] | None = None,
         evictor: Evictor[T] | None = None,
-    ) -> None:
-        self._keyed = keyed
-        self._assigner = assigner
-        self._lateness_ms = lateness_ms
-        self._late = late
-        self._trigger = trigger
-        self._evictor = evictor
+    ) -> Self:
+        signature, of_all = cls._PROCESS, cls._IS_WINDOW_ALL
+        settings = WindowSettings(
+            keyed.record_type, keyed._key, assigner, signature, of_all, trigger, evictor
+        )
+        return cls(keyed, settings)
 
-    def _changed(self, **changes: Any) -> Self:
-        given = {
-            "lateness_ms": self._lateness_ms,
-            "late": self._late,
-            "trigger": self._trigger,
-            "evictor": self._evictor,
-        }
-        return type(self)(self._keyed, self._assigner, **{**given, **changes})
+    def _changed(self, settings: WindowSettings) -> Self:
+        return type(self)(self._keyed, settings)
 
     def trigger(self, trigger: Trigger[T]) -> Self:
         """Sets what decides when a window emits its results, in place of the assigner's trigger."""
-        if not isinstance(trigger, Trigger):
-            raise refusal(
-                "trigger", f"expected a trigger such as CountTrigger.of(5), not {type(trigger).__name__}"
-            )
-        if is_session(self._assigner) and not trigger.can_merge():
-            raise refusal(
-                "trigger",
-                f"{trigger} cannot merge windows, as {self._assigner} needs: use another trigger, or give yours"
-                " can_merge and on_merge",
-            )
-        if (
-            isinstance(trigger, EventTimeTrigger)
-            and self._assigner.TIME == "processing"
-            and not isinstance(self._assigner, GlobalWindows)
-        ):
-            raise refusal(
-                "trigger",
-                f"{trigger} fires by event time, but {self._assigner} are in processing time: use"
-                " ProcessingTimeTrigger, or windows in event time",
-            )
-        return self._changed(trigger=trigger)
+        return self._changed(self._settings.with_trigger(trigger))
 
     def evictor(self, evictor: Evictor[T]) -> Self:
         """Sets what removes records from a window when it fires. The window's records are then stored, also for
         `reduce` and `aggregate`."""
-        if not isinstance(evictor, Evictor):
-            raise refusal(
-                "evictor", f"expected an evictor such as CountEvictor.of(5), not {type(evictor).__name__}"
-            )
-        return self._changed(evictor=evictor)
+        return self._changed(self._settings.with_evictor(evictor))
 
     def allowed_lateness(
         self, lateness: timedelta | None = None, *, seconds: float = 0, milliseconds: int = 0
     ) -> Self:
         """Keeps a window for this time after it has fired; the window fires again for each late record."""
-        if self._assigner.TIME == "processing":
-            raise refusal("allowed_lateness", f"no record is late for {self._assigner}: use event time")
-        found = to_milliseconds(
-            "lateness", lateness, seconds, milliseconds, operator="allowed_lateness", at_least=0
-        )
-        return self._changed(lateness_ms=found)
+        step = "allowed_lateness"
+        self._settings.check_event_time(step)
+        found = to_milliseconds("lateness", lateness, seconds, milliseconds, operator=step, at_least=0)
+        return self._changed(dataclasses.replace(self._settings, lateness_ms=found))
 
     def side_output_late_data(self, tag: OutputTag[T]) -> Self:
         """Sends records that are too late for their windows to a side output of the next step; by default they are
         dropped."""
-        check_tag("side_output_late_data", tag)
-        if self._assigner.TIME == "processing":
-            raise refusal("side_output_late_data", f"no record is late for {self._assigner}: use event time")
-        own = self._keyed.record_type
-        if tag.output_type is not None and tag.record_type != own:
-            raise refusal(
-                "side_output_late_data",
-                f"the tag {tag.name!r} is of type {tag.record_type}, but the stream's records are {own}",
-            )
-        return self._changed(late=tag)
+        return self._changed(self._settings.with_late_output(tag))
 
     def sum(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
         """Emits the window's first record with the sum of a field; None: records are numbers."""
-        return self._built_in("sum", field)
+        return self._fired(self._settings.built_in("sum", field))
 
     def min(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
         """Emits the window's first record with the least value of a field."""
-        return self._built_in("min", field)
+        return self._fired(self._settings.built_in("min", field))
 
     def max(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
         """Emits the window's first record with the greatest value of a field."""
-        return self._built_in("max", field)
+        return self._fired(self._settings.built_in("max", field))
 
     def min_by(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
         """Emits the window's first record that has the least value of a field."""
-        return self._built_in("min_by", field)
+        return self._fired(self._settings.built_in("min_by", field))
 
     def max_by(self, field: str | int | None = None) -> SingleOutputStreamOperator[T]:
         """Emits the window's first record that has the greatest value of a field."""
-        return self._built_in("max_by", field)
+        return self._fired(self._settings.built_in("max_by", field))
 
-    def _reduce(
-        self, function: Any, window_function: Any, output_type: object
-    ) -> SingleOutputStreamOperator[Any]:
-        check_function(function, signatures.REDUCE, operator="reduce", location=caller_location())
-        own = self._keyed.record_type
-        return self._fired(
-            "reduce",
-            self._result("reduce", window_function, output_type, own),
-            aggregation="reduce",
-            aggregator=function,
-            window_function=window_function,
-            accumulator_type=own,
-        )
-
-    def _aggregate(
-        self,
-        function: Any,
-        window_function: Any,
-        accumulator_type: object,
-        output_type: object,
-        aggregates: Mapping[str, object],
-    ) -> SingleOutputStreamOperator[Any]:
-        if aggregates:
-            if (function, window_function, accumulator_type) != (None, None, None):
-                raise refusal("aggregate", "give a function, or aggregates by name, not both")
-            named = create_named_aggregates(
-                self._keyed.record_type,
-                aggregates,
-                None if self._IS_WINDOW_ALL else self._keyed._key,
-                has_bounds=not isinstance(self._assigner, GlobalWindows),
-                output_type=output_type,
-            )
-            return self._fired(
-                "aggregate",
-                named.output_type,
-                aggregation="aggregate",
-                aggregator=named.function,
-                window_function=named.window_function,
-                accumulator_type=named.accumulator_type,
-            )
-        if isinstance(function, WindowAggregate):
-            raise refusal("aggregate", f"give the aggregate a name: aggregate(name={function})")
-        check_function(function, signatures.AGGREGATE, operator="aggregate", location=caller_location())
-        gathered = result_type(function, signatures.ACCUMULATOR)
-        own = result_type(function, signatures.AGGREGATE)
-        return self._fired(
-            "aggregate",
-            self._result("aggregate", window_function, output_type, own),
-            aggregation="aggregate",
-            aggregator=function,
-            window_function=window_function,
-            accumulator_type=gathered if accumulator_type is None else RecordType.of(accumulator_type),
-        )
-
-    def _process(self, function: Any, output_type: object) -> SingleOutputStreamOperator[Any]:
-        if function is None:
-            raise refusal("process", "expected a function")
-        own = self._keyed.record_type
-        return self._fired(
-            "process",
-            self._result("process", function, output_type, own),
-            aggregation="none",
-            window_function=function,
-            accumulator_type=own,
-        )
-
-    def _built_in(self, function: RunningFunction, field: str | int | None) -> SingleOutputStreamOperator[T]:
-        own = self._keyed.record_type
-        column = aggregated_column(own, function, field)
-        return self._fired(function, own, aggregation=function, field=column, accumulator_type=own)
-
-    def _result(
-        self, step: str, window_function: Any, output_type: object, without: RecordType
-    ) -> RecordType:
-        """Returns the type of the records that a fired window emits, from its function if it has one."""
-        if window_function is not None:
-            check_function(window_function, self._PROCESS, operator=step, location=caller_location())
-        if output_type is not None:
-            return RecordType.of(output_type)
-        return without if window_function is None else result_type(window_function, self._PROCESS)
-
-    def _fired(
-        self,
-        step: str,
-        output_type: RecordType,
-        *,
-        aggregation: str,
-        accumulator_type: RecordType,
-        aggregator: Any = None,
-        window_function: Any = None,
-        field: str | None = None,
-    ) -> SingleOutputStreamOperator[Any]:
-        if isinstance(self._assigner, GlobalWindows) and self._trigger is None:
-            raise refusal(step, f"{self._assigner} never fires by itself: call trigger before this step")
-        late = {} if self._late is None else {self._late.name: self._keyed.record_type}
+    def _fired(self, step: WindowStep) -> SingleOutputStreamOperator[Any]:
+        function = step.window_function
+        if function is not None and not isinstance(function, WindowRow):
+            function = self._adapted(function)
         return self._keyed._then(
             Window,
-            step,
-            self._named("WindowAll" if self._IS_WINDOW_ALL else "Window"),
-            output_type,
-            side_outputs=late,
-            key=self._keyed._key,
-            assigner=self._assigner,
-            trigger=self._trigger,
-            evictor=self._evictor,
-            allowed_lateness_ms=self._lateness_ms,
-            late_tag=None if self._late is None else self._late.name,
-            aggregation=aggregation,
-            field=field,
-            aggregator=aggregator,
-            window_function=(
-                window_function
-                if window_function is None or isinstance(window_function, WindowRow)
-                else self._adapted(window_function)
-            ),
-            accumulator_type=accumulator_type,
-            of_all=self._IS_WINDOW_ALL,
+            step.name,
+            self._settings.operator_name(),
+            step.output_type,
+            window_function=function,
+            **self._settings.fields(step),
         )
-
-    def _named(self, what: str) -> str:
-        """Returns the name of the operator."""
-        parts = [str(part) for part in (self._assigner, self._trigger, self._evictor) if part is not None]
-        return f"{what}({', '.join(parts)})"
 
     def _adapted(self, window_function: Any) -> ProcessWindowFunction[Any, Any, Any]:
         raise NotImplementedError
-
-
-def check_assigner(step: str, assigner: object) -> None:
-    """Raises ProgramError if the value is no window assigner."""
-    if not isinstance(assigner, WindowAssigner):
-        raise refusal(
-            step,
-            "expected a window assigner such as TumblingProcessingTimeWindows.of(seconds=5),"
-            f" not {type(assigner).__name__}",
-        )
-
-
-def is_session(assigner: WindowAssigner) -> bool:
-    """Whether the windows merge."""
-    return assigner.parameters()["kind"] in ("session", "dynamic_session")
-
-
-def count_functions(step: str, size: int, slide: int | None) -> tuple[Trigger[Any], Evictor[Any] | None]:
-    """Returns the trigger and the evictor of windows of a number of records. Raises ProgramError."""
-    check_count("size of a window", size, operator=step)
-    if slide is None:
-        return PurgingTrigger.of(CountTrigger.of(size)), None
-    check_count("slide of a window", slide, operator=step)
-    return CountTrigger.of(slide), CountEvictor.of(size)
 
 
 class WindowedStream(Windowed[T], Generic[T, K]):
@@ -1182,7 +991,7 @@ class WindowedStream(Windowed[T], Generic[T, K]):
         self, function: Any, window_function: Any = None, output_type: object = None
     ) -> SingleOutputStreamOperator[Any]:
         """Combines the window's records into one by the function, in any order."""
-        return self._reduce(function, window_function, output_type)
+        return self._fired(self._settings.reduce(function, window_function, output_type))
 
     @overload
     def aggregate(
@@ -1220,7 +1029,9 @@ class WindowedStream(Windowed[T], Generic[T, K]):
         Or several aggregates by name, such as `count=Count(), total=Sum("amount")`: the result is a NamedTuple of the
         key, window_start and window_end, and the aggregates; `output_type` is a class of yours with these fields.
         """
-        return self._aggregate(function, window_function, accumulator_type, output_type, aggregates)
+        settings = self._settings
+        step = settings.aggregate(function, window_function, accumulator_type, output_type, aggregates)
+        return self._fired(step)
 
     def process(
         self,
@@ -1228,7 +1039,7 @@ class WindowedStream(Windowed[T], Generic[T, K]):
         output_type: Declared[R] = None,
     ) -> SingleOutputStreamOperator[R]:
         """Emits any number of records from all records of the window, which are stored until it fires."""
-        return self._process(function, output_type)
+        return self._fired(self._settings.process(function, output_type))
 
     def _adapted(self, window_function: Any) -> ProcessWindowFunction[Any, Any, Any]:
         if isinstance(window_function, ProcessWindowFunction):
@@ -1255,7 +1066,7 @@ class AllWindowedStream(Windowed[T]):
         self, function: Any, window_function: Any = None, output_type: object = None
     ) -> SingleOutputStreamOperator[Any]:
         """Combines the window's records into one by the function, in any order."""
-        return self._reduce(function, window_function, output_type)
+        return self._fired(self._settings.reduce(function, window_function, output_type))
 
     @overload
     def aggregate(
@@ -1292,7 +1103,9 @@ class AllWindowedStream(Windowed[T]):
         Or several aggregates by name, such as `count=Count(), total=Sum("amount")`: the result is a NamedTuple of the
         key, window_start and window_end, and the aggregates; `output_type` is a class of yours with these fields.
         """
-        return self._aggregate(function, window_function, accumulator_type, output_type, aggregates)
+        settings = self._settings
+        step = settings.aggregate(function, window_function, accumulator_type, output_type, aggregates)
+        return self._fired(step)
 
     def process(
         self,
@@ -1300,7 +1113,7 @@ class AllWindowedStream(Windowed[T]):
         output_type: Declared[R] = None,
     ) -> SingleOutputStreamOperator[R]:
         """Emits any number of records from all records of the window, which are stored until it fires."""
-        return self._process(function, output_type)
+        return self._fired(self._settings.process(function, output_type))
 
     def _adapted(self, window_function: Any) -> ProcessWindowFunction[Any, Any, Any]:
         return AllWindow(window_function)
@@ -1604,14 +1417,11 @@ class _WindowedPair(OnlyInPrograms, Generic[A, B]):
     def _applied(
         self, name: str, function: ProcessWindowFunction[Any, Any, Any], of: RecordType
     ) -> SingleOutputStreamOperator[Any]:
+        settings = self._windowed._settings
         fired = self._windowed._fired(
-            "apply",
-            of,
-            aggregation="none",
-            window_function=function,
-            accumulator_type=self._windowed._keyed.record_type,
+            WindowStep("apply", of, settings.record_type, "none", window_function=function)
         )
-        return fired.name(self._windowed._named(name))
+        return fired.name(settings.operator_name(name))
 
 
 class WindowedJoin(_WindowedPair[A, B]):
