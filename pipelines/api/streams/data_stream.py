@@ -1,8 +1,9 @@
 """The streams of a program: DataStream, KeyedStream, ConnectedStreams, BroadcastStream, WindowedStream, and joins.
 
 Each method of a stream returns another stream, so the classes refer to each other: like PyFlink's data_stream.py they
-are in one module. `Stream` and `Sinks` (stream.py) and `Partitioning` are the parts of a DataStream. As in Flink, a
-window join and a co-group are a window over the union of two streams, whose records are tagged.
+are in one module: an import between them, also for types only, would be a circle. `Stream` and `Sinks` (stream.py) and
+`Partitioning` are the parts of a DataStream; window_settings.py has what refers to no stream. As in Flink, a window
+join and a co-group are a window over the union of two streams, whose records are tagged.
 """
 
 from __future__ import annotations
