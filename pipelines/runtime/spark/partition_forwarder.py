@@ -155,10 +155,10 @@ class PartitionForwarder(msgspec.Struct, frozen=True):
                 # The failure to open was reported to the WorkerRendezvous, and the query is about to be stopped.
                 for batch in batches:
                     if greeting.failure is None:
-                        with connections.working():
+                        with connections.work:
                             worker.take(batch)
                 if greeting.failure is None:
-                    with connections.working():
+                    with connections.work:
                         worker.finish()
                 connections.finish()
             finally:
@@ -175,18 +175,10 @@ class SubtaskConnections:
         self._query = query
         self._gateway = gateway
         self._open: dict[str, socket.socket | None] = {}
-        self._work = WorkTimer()
+        self.work = WorkTimer()
+        """A context in which the worker works, except while it sends."""
         self._last: tuple[str, PartitionPosition] | None = None
         """The receiver of the last data, and its place."""
-
-    @contextlib.contextmanager
-    def working(self) -> Iterator[None]:
-        """A context in which the worker works, except while it sends."""
-        self._work.start()
-        try:
-            yield
-        finally:
-            self._work.stop()
 
     def leads(self, path: str) -> bool:
         """Whether the StreamTask listens: data without a receiver need not be processed."""
@@ -194,20 +186,20 @@ class SubtaskConnections:
 
     def announce(self, path: str, place: PartitionPosition) -> None:
         """Informs a StreamTask that work for it begins that probably takes long."""
-        self._work.announce()
+        self.work.announce()
         self._send(path, self._frame(WORKING, place))
 
     def send(self, path: str, kind: int, place: PartitionPosition, *content: bytes) -> None:
         """Forwards data to a StreamTask, or drops it if the StreamTask is gone."""
-        is_at_work = self._work.stop()
+        is_at_work = self.work.stop()
         self._last = path, place
         self._send(path, self._report(place) + self._frame(kind, place, *content))
         if is_at_work:
-            self._work.start()
+            self.work.start()
 
     def _report(self, place: PartitionPosition, *, is_last: bool = False) -> bytes:
         """Returns a frame with the time of the work that was not reported; nothing if that is too little."""
-        worked_s = self._work.take_report(is_last=is_last)
+        worked_s = self.work.take_report(is_last=is_last)
         if worked_s is None:
             return b""
         return self._frame(WORKED, place, WORK_TIME.pack(round(worked_s * 1_000_000)))

@@ -185,8 +185,11 @@ class RecordForwardingWorker:
         topic = self._only_topic or rows.column(TOPIC)[0].as_py()
         partition = partition_at(rows.column(PLACE)[0].as_py())
         target = self._plan.targets[topic][partition]
-        while rows.num_rows and self._connections.leads(target.socket_path):
+        while self._connections.leads(target.socket_path):
             count = self._next_piece(rows, target)
+            if count == rows.num_rows:
+                self._take_piece(rows, topic, partition, target)
+                return
             self._take_piece(rows.slice(0, count), topic, partition, target)
             rows = rows.slice(count)
 

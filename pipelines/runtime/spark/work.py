@@ -51,6 +51,12 @@ class WorkTimer:
         self._unreported_s = 0.0
         self._is_announced = False
 
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def start(self) -> None:
         """Begins to work."""
         self._since = self._clock()

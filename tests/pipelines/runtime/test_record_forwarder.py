@@ -136,9 +136,9 @@ def run(plan: RecordForwardingPlan | BufferForwardingPlan, batches: list[pa.Reco
     worker = plan.worker(connections)
     worker.open()
     for batch in batches:
-        with connections.working():
+        with connections.work:
             worker.take(batch)
-    with connections.working():
+    with connections.work:
         worker.finish()
     connections.finish()
     worker.close()
