@@ -236,8 +236,8 @@ def _describe_refusal(verb: str, topic: str, error: KafkaError) -> str:
 
 
 def add_partitions(admin: AdminClient, wanted: Mapping[str, int], timeout_s: float = 30.0) -> None:
-    """Increases the partitions of existing topics to the wanted number; a topic with more is skipped. Raises like
-    `create_topics`."""
+    """Increases the partitions of existing topics to the wanted number; a topic with more is skipped. Returns once
+    clients can see them. Raises like `create_topics`."""
     if not wanted:
         return
     # A topic that was created a moment ago may not be known to the broker that is asked.
@@ -253,6 +253,20 @@ def add_partitions(admin: AdminClient, wanted: Mapping[str, int], timeout_s: flo
             few, operation_timeout=timeout_s, request_timeout=timeout_s
         )
         _wait(futures, KafkaError.INVALID_PARTITIONS, "add partitions to", timeout_s)
+        _wait_for_partitions(admin, {name: wanted[name] for name in (each.topic for each in few)}, timeout_s)
+
+
+def _wait_for_partitions(admin: AdminClient, wanted: Mapping[str, int], timeout_s: float) -> None:
+    """Waits until the topics have at least so many partitions: the controller answers before its brokers know it."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        described = describe_topics(admin, wanted, timeout_s)
+        few = [name for name, topic in described.items() if topic is None or topic.partitions < wanted[name]]
+        if not few:
+            return
+        if time.monotonic() > deadline:
+            raise KafkaUnreachable(f"Kafka has added partitions to {few[0]}, but does not describe them")
+        time.sleep(_LOOK_S)
 
 
 def delete_topics(admin: AdminClient, names: list[str], timeout_s: float = 30.0) -> None:

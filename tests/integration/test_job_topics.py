@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 from graphs import edge, job_graph, operator, source, vertex
 from polling import TIMEOUT_S, wait_until
@@ -11,6 +12,7 @@ from polling import TIMEOUT_S, wait_until
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.pipelines.graph.physical_plan import changelog_topic, channel_topic, output_topic, topics
+from tailrace.pipelines.runtime.common.offset_bounds import bounds
 from tailrace.schemas.job_master import ChannelsCreated
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.dispatcher.job_topic_cleaner import JobTopicCleaner
@@ -18,7 +20,7 @@ from tailrace.services.dispatcher.state import DispatcherState, Job, Phase
 from tailrace.services.job_master.instructions import CreateChannels
 from tailrace.services.job_master.shell import JobMasterShell
 from tailrace.services.log.clients import retry_until
-from tailrace.services.log.topics import create_topics, describe_topics
+from tailrace.services.log.topics import add_partitions, create_topics, describe_topics
 
 RETENTION_US = 100_000_000
 GRACE_US = 60_000_000
@@ -117,3 +119,20 @@ def test_kafka_deletes_old_output_of_running_job(kafka: EmbeddedKafka, cluster_i
     retention_ms = retry_until(describe, TIMEOUT_S)
     printed = output_topic(cluster_id, "j")
     assert retention_ms == dict.fromkeys(wanted, "-1") | {printed: "60000"}
+
+
+def test_partitions_that_are_added_are_there_for_clients_that_knew_fewer(
+    kafka: EmbeddedKafka, cluster_id: str
+) -> None:
+    """A rescale adds partitions, and tasks read them at once: the progress of one that finds none counts as lost."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": cluster_id})
+    names = [f"{cluster_id}-{number}" for number in range(10)]
+    create_topics(admin, [NewTopic(name, 1, -1) for name in names])
+    for name in names:
+        assert bounds(consumer, name, 0) == (0, 0)
+    add_partitions(admin, dict.fromkeys(names, 4))
+    assert {known.partitions for known in describe_topics(admin, names).values() if known is not None} == {4}
+    for name in names:
+        assert bounds(consumer, name, 3) == (0, 0)
+    consumer.close()

@@ -122,12 +122,7 @@ def test_backlog_of_a_slow_function_scales_the_job_up_and_its_end_down_again(
         wait_until(lambda: set(parallelism().values()) == {1}, "a rescale to parallelism 1")
         client.cancel(job_id)
         wait_until(lambda: said(JobFinished), "the end")
-        decided = said(ScalingDecided)
-        changes = [dict(each.parallelism) for each in said(JobRescaled)]
-    reasons = [each.reason for each in decided]
-    for vertex in changes[0]:
-        of_it = [each[vertex] for each in changes if vertex in each]
-        assert of_it == sorted(of_it, reverse=True), (reasons, changes)
+        reasons = [each.reason for each in said(ScalingDecided)]
     assert not result_topics.difference(result_topics.read(servers, counts), shape.counts()), reasons
     check_log(cluster)
 

@@ -22,9 +22,17 @@ def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int
     Waits out temporary errors of brokers. Raises KafkaException.
     """
     of = TopicPartition(topic, partition)
-    low, high = retry_until(
-        lambda: consumer.get_watermark_offsets(of, timeout=_TIMEOUT_S, cached=False), _TIMEOUT_S, _APPEARS_S
-    )
+
+    def ask() -> tuple[int, int]:
+        try:
+            return consumer.get_watermark_offsets(of, timeout=_TIMEOUT_S, cached=False)
+        except KafkaException as error:
+            if error.args[0].code() in ABSENT:
+                # The client keeps for minutes how many partitions a topic had.
+                consumer.list_topics(topic, _TIMEOUT_S)
+            raise
+
+    low, high = retry_until(ask, _TIMEOUT_S, _APPEARS_S)
     return int(low), int(high)
 
 

@@ -23,6 +23,9 @@ class Broker:
             raise KafkaException(KafkaError(self.errors.pop(0)))
         return 3, 9
 
+    def list_topics(self, topic: str, timeout: float) -> None:
+        """The client forgets what it knew of the topic."""
+
 
 @pytest.mark.parametrize(
     "error",
