@@ -50,7 +50,7 @@ class RecordType(ABC):
     def of(hint: object) -> RecordType:
         """Returns the record type of a type hint, or the given record type; a type without a layout is pickled. Raises
         RecordTypeError for a value, such as a list of types."""
-        if isinstance(hint, (int, float, bytes, list, tuple, dict, set)):
+        if isinstance(hint, (int, float, str, bytes, list, tuple, dict, set)):
             raise RecordTypeError(
                 f"{reprlib.repr(hint)} is not a type: declare a class, tuple[...], list[...] or one of Types"
             )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import dis
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,13 @@ class Signature:
     """The type argument of the base class that is the type of its records."""
     awaited: bool = False
     """Whether it is `async def`."""
+
+    @property
+    def argument_names(self) -> Sequence[str]:
+        """The names of the arguments, as the class has them; empty if there is no class."""
+        if self.base is None:
+            return ()
+        return tuple(inspect.signature(getattr(self.base, self.methods[0])).parameters)[1:]
 
 
 MAP = Signature(MapFunction, ("map",), 1, result=1)
@@ -211,11 +218,15 @@ def _check_call(
         raise refuse(f"its function {name} is async, which only async_map awaits")
     if not signature.yields and inspect.isgeneratorfunction(behind):
         raise refuse(f"its function {name} yields values instead of returning one: use flat_map")
-    _check_arguments(function, signature.arguments, name, refuse)
+    _check_arguments(function, signature.arguments, name, refuse, signature.argument_names)
 
 
 def _check_arguments(
-    function: Function, count: int, name: str, refuse: Callable[[str], ProgramError]
+    function: Function,
+    count: int,
+    name: str,
+    refuse: Callable[[str], ProgramError],
+    names: Sequence[str] = (),
 ) -> None:
     try:
         parameters = inspect.signature(function)
@@ -225,6 +236,7 @@ def _check_arguments(
         parameters.bind(*[None] * count)
     except TypeError:
         wanted = "1 argument" if count == 1 else f"{count} arguments"
+        wanted += f": {', '.join(names)}" if count > 1 and names else ""
         raise refuse(f"its function {name}{parameters} cannot be called with {wanted}") from None
 
 

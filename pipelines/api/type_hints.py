@@ -103,6 +103,7 @@ def _return_hint_alone(behind: Any) -> object:
         except ValueError:  # not assigned yet
             continue
     try:
-        return eval(hint, names)
+        evaluated = eval(hint, names)
     except Exception:
         return None
+    return None if isinstance(evaluated, str) else evaluated  # a hint in quotes twice

@@ -10,7 +10,7 @@ directory: Path | None = None
 
 def shipped_file(path: str) -> Path:
     """Returns the local path of a file that was shipped with the job (`add_python_file`, `--py-file`), by its shipped
-    path.
+    path. A shipped archive is a directory, by its name without its ending.
 
     Call it where the job runs: inside functions and their `open`, not while the program describes the job. Raises
     FileNotFoundError.
@@ -22,7 +22,9 @@ def shipped_file(path: str) -> Path:
         )
     found = directory / path
     if not found.is_relative_to(directory) or ".." in Path(path).parts or not found.exists():
+        names = sorted(shipped.name for shipped in directory.iterdir() if not shipped.name.startswith("."))
+        shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         raise FileNotFoundError(
-            f"no shipped file has the path {path!r}: ship it with add_python_file or --py-file"
+            f"no shipped file has the path {path!r}: ship it with add_python_file or --py-file. Shipped are: {shown}"
         )
     return found

@@ -57,7 +57,7 @@ class WindowSettings:
         """Sets the trigger. Raises ProgramError."""
         if not isinstance(trigger, Trigger):
             raise refusal(
-                "trigger", f"expected a trigger such as CountTrigger.of(5), not {type(trigger).__name__}"
+                "trigger", f"expected a trigger such as CountTrigger.of(5), not {_described(trigger)}"
             )
         if is_session(self.assigner) and not trigger.can_merge():
             raise refusal(
@@ -81,7 +81,7 @@ class WindowSettings:
         """Sets the evictor. Raises ProgramError."""
         if not isinstance(evictor, Evictor):
             raise refusal(
-                "evictor", f"expected an evictor such as CountEvictor.of(5), not {type(evictor).__name__}"
+                "evictor", f"expected an evictor such as CountEvictor.of(5), not {_described(evictor)}"
             )
         return dataclasses.replace(self, evictor=evictor)
 
@@ -192,8 +192,12 @@ def check_assigner(step: str, assigner: object) -> None:
         raise refusal(
             step,
             "expected a window assigner such as TumblingProcessingTimeWindows.of(seconds=5),"
-            f" not {type(assigner).__name__}",
+            f" not {_described(assigner)}",
         )
+
+
+def _described(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 
 def is_session(assigner: WindowAssigner) -> bool:

@@ -125,9 +125,10 @@ def test_several_fields_are_no_key_type() -> None:
         stream().key_by(0, 1)
 
 
-def test_list_of_types_is_no_type() -> None:
+@pytest.mark.parametrize("value", [[str, int], "int", ("str", "int"), 5])
+def test_value_is_no_type(value: object) -> None:
     with pytest.raises(RecordTypeError, match="is not a type: declare a class"):
-        stream().map(lambda pair: pair, output_type=[str, int])
+        stream().map(lambda pair: pair, output_type=value)
 
 
 def test_window_without_slide_names_its_keywords() -> None:

@@ -332,7 +332,10 @@ MISTAKES: list[tuple[Mistake, str]] = [
     ),
     (
         lambda env, s: s.key_by(length).interval_join(s.key_by(length)).between().process(takes_two),
-        "process at {}: its function takes_two(",
+        (
+            "process at {}: its function takes_two(a: 'str', b: 'str') -> 'str' cannot be called with 3"
+            " arguments: left, right, context"
+        ),
     ),
     (
         lambda env, s: (
@@ -417,7 +420,7 @@ MISTAKES: list[tuple[Mistake, str]] = [
     ),
     (
         lambda env, s: s.key_by(length).window(FIVE_SECONDS).trigger(CountTrigger),
-        "trigger at {}: expected a trigger such as CountTrigger.of(5), not ",
+        "trigger at {}: expected a trigger such as CountTrigger.of(5), not the class CountTrigger",
     ),
     (
         lambda env, s: s.key_by(length).window(FIVE_SECONDS).evictor(5),

@@ -177,5 +177,8 @@ def test_shipped_module_replaces_one_already_imported(tmp_path: Path) -> None:
     )
     assert result.stdout.splitlines() == [
         "mine zipped True to be",
-        "no shipped file has the path '../secret': ship it with add_python_file or --py-file",
+        (
+            "no shipped file has the path '../secret': ship it with add_python_file or --py-file. Shipped are: data,"
+            " lib.zip, pipelines"
+        ),
     ]
