@@ -44,7 +44,7 @@ class Attempt:
     shares_process: bool = False
     is_cancelled: bool = False
     restarts: bool = False
-    """Whether somebody has asked for its restart."""
+    """Whether somebody has asked for its restart, or for that of a task in its process."""
     is_live: bool = True
     reported: str = "DEPLOYING"
     running_at: int = NEVER
@@ -169,8 +169,10 @@ class Attempts:
         wanted = event["vertex_id"], event["subtask_index"]
         for attempt in self._of_job.get(event["job_id"], []):
             _, vertex_id, index = attempt.subtask
-            is_named = wanted[0] in (None, vertex_id) and wanted[1] in (None, index)
-            attempt.restarts |= attempt.is_live and is_named
+            if attempt.is_live and wanted[0] in (None, vertex_id) and wanted[1] in (None, index):
+                # Each CancelTask of them tells it: that of the named task is missing if it has finished meanwhile.
+                for each in self._with_process(attempt):
+                    each.restarts |= each.is_live
 
     def _on_submit_task(self, event: Event) -> Iterator[str]:
         for subtask in event["subtasks"]:
@@ -274,10 +276,14 @@ class Attempts:
             attempt.is_over(event.offset)
 
     def _end_with_process(self, attempt: Attempt, offset: int) -> None:
-        attempt.is_over(offset)
-        for other_id in self._in[attempt.allocation_id] if attempt.shares_process else ():
-            if self._attempts[other_id].shares_process:
-                self._attempts[other_id].is_over(offset)
+        for each in self._with_process(attempt):
+            each.is_over(offset)
+
+    def _with_process(self, attempt: Attempt) -> list[Attempt]:
+        """Returns an Execution, and those that share its process."""
+        others = self._in[attempt.allocation_id] if attempt.shares_process else ()
+        found = (self._attempts[each] for each in others)
+        return [attempt, *(each for each in found if each.shares_process and each is not attempt)]
 
     def _of_job_at(self, job_id: str, resource_id: str) -> set[str]:
         at = self._at.get(resource_id, set())
