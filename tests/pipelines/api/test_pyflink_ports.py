@@ -102,9 +102,29 @@ def sums_of_three(data: Data) -> list[tuple[str, int]]:
     return results
 
 
+def total_prices(data: Data, slide_ms: int) -> list[Any]:
+    """Returns the totals of names and windows of 5 s."""
+    totals: dict[tuple[str, int], float] = {}
+    for ts, name, price in data["PRICES"]:
+        for start in range(ts // slide_ms * slide_ms, ts - 5_000, -slide_ms):
+            totals[name, start] = totals.get((name, start), 0.0) + price
+    return [
+        f"Row(name={name!r}, total_price={total}, w_start={start}, w_end={start + 5_000})"
+        for (name, start), total in totals.items()
+    ]
+
+
+def text_with_next_tel(text: str) -> str:
+    document = json.loads(text)
+    return json.dumps({**document, "tel": document["tel"] + 1})
+
+
 EXPECTED: dict[str, Callable[[Data], list[list[Any]]]] = {
     "word_count": lambda data: [running_counts(data)],
     "table_word_count": lambda data: [[data["Word"](*count) for count in running_counts(data)]],
+    "table_tumble_window": lambda data: [total_prices(data, 5_000)],
+    "table_sliding_window": lambda data: [total_prices(data, 2_000)],
+    "table_json_data_with_udf": lambda data: [[(id, text_with_next_tel(text)) for id, text in data["DOCUMENTS"]]],
     "basic_operations": people,
     "process_json_data": lambda data: [changed_documents(data)],
     "state_access": lambda data: [running_totals(data["AMOUNTS"])],
@@ -122,8 +142,8 @@ EXPECTED: dict[str, Callable[[Data], list[list[Any]]]] = {
         [], [json.dumps({"id": id, "country": country}) for id, country in enumerate(data["COUNTRIES"], 1)]
     ],
 }  # fmt: skip
-UNORDERED = {"event_time_timer", "remote_model_inference"}
-"""The order of timers of one time, and that of answers, is not defined."""
+UNORDERED = {"event_time_timer", "remote_model_inference", "table_tumble_window", "table_sliding_window"}
+"""The order of timers and windows of one time, and that of answers, is not defined."""
 TESTED_ALONE = {
     "streaming_word_count", "elasticsearch", "kafka_row_field_extractor",
     "tumbling_time_window_with_continuous_trigger",
