@@ -40,6 +40,7 @@ from tailrace.services.job_master import (
     status_changes,
 )
 from tailrace.services.job_master.checkpoints import coordinator, failure_limit, subsumption, trigger
+from tailrace.services.job_master.rescale import adaptive_scheduler
 from tailrace.services.resource_manager import (
     ResourceManager,
     active_mode,
@@ -74,6 +75,7 @@ JUDGEMENTS: tuple[tuple[Any, str], ...] = (
     (active_mode, "worker_stops"),
     (checkpoint_requests, "judge_disposal"),
     (checkpoint_requests, "judge_snapshot_request"),
+    (adaptive_scheduler, "_decision"),
     (coordinator, "outgoing_events"),
     (deployment, "submit_events"),
     (failover, "on_failure"),
@@ -124,7 +126,9 @@ FIXED: Mapping[str, int] = {
     "core.outbox._GRAIN": 62_500,
     "core.resource_profile._DECIMALS": 8,
     "core.resource_profile._MOST_MB": 8_796_093_022_207,
+    "job_master.rescale.adaptive_scheduler._MOST_OPTIONAL_REQUESTS": 16,
     "job_master.termination._SHOWN": 100,
+    "resource_manager.slot_requests._LAST": 1 << 48,
 }
 """Numbers that folding uses, as it uses the tables of states: another value needs a feature level."""
 

@@ -28,7 +28,7 @@ from ...infra.config.option_types import (
     unlimited,
 )
 from ...infra.config.options import ConfigOption, OrderedOptions, Scope, find_errors, index
-from . import autoscaler_options
+from . import adaptive_scheduler_options, autoscaler_options
 
 _MOST_FAULTS = 5
 _JOB = (Scope.JOB,)
@@ -543,7 +543,13 @@ RESTART: tuple[ConfigOption[Any], ...] = (
     JITTER_FACTOR,
     ATTEMPTS_BEFORE_RESET,
 )
-OPTIONS = (*EXECUTION, *CHECKPOINTING, *RESTART, *autoscaler_options.OPTIONS)
+OPTIONS = (
+    *EXECUTION,
+    *CHECKPOINTING,
+    *RESTART,
+    *adaptive_scheduler_options.OPTIONS,
+    *autoscaler_options.OPTIONS,
+)
 ORDERED = (
     OrderedOptions(INITIAL_BACKOFF, MAX_BACKOFF, is_strict=False),
     OrderedOptions(INITIAL_BACKOFF, RESET_BACKOFF_THRESHOLD, is_strict=False),

@@ -64,14 +64,19 @@ def changing_vertices(before: JobGraph, after: JobGraph) -> Iterable[str]:
 def vertices_at_default(graph: JobGraph) -> frozenset[str]:
     """Returns the vertices that run at the default parallelism of a job as it was submitted: the largest one. A program
     has set another one for the others, or they can't have it."""
+    found = parallel_vertices(graph)
+    largest = max((vertex.parallelism for vertex in found), default=1)
+    return frozenset(vertex.vertex_id for vertex in found if vertex.parallelism == largest)
+
+
+def parallel_vertices(graph: JobGraph) -> list[JobVertex]:
+    """Returns the vertices that can have more than one subtask, at least when they are divided."""
     parts = parts_of(graph)
-    found = [
+    return [
         vertex
         for vertex in graph.vertices
         if vertex.max_parallelism > 1 and any(map(_are_parallel, parts[vertex.vertex_id].values()))
     ]
-    largest = max((vertex.parallelism for vertex in found), default=1)
-    return frozenset(vertex.vertex_id for vertex in found if vertex.parallelism == largest)
 
 
 def find_vertices(graph: JobGraph, wanted: str) -> list[str]:

@@ -57,6 +57,7 @@ __all__ = [
     "ResumeJob",
     "ScalingDecided",
     "SlotAllocationFailed",
+    "SlotsShared",
     "SlowTaskDetected",
     "StartJob",
     "SuspendJob",
@@ -339,7 +340,7 @@ class RescaleJob(Body, frozen=True, gc=False, kw_only=True):
 
 
 class RescaleStarted(Body, frozen=True, gc=False, kw_only=True):
-    """The JobMaster accepts a request to change the parallelism: it requests the missing slots while the job runs on, and then takes the checkpoint from which the tasks restart. Since 0.1.0."""
+    """The JobMaster accepts a request to change the parallelism, or its adaptive scheduler decides to: it requests the missing slots while the job runs on, and then takes the checkpoint from which the tasks restart. A job of which no task was submitted yet changes at once. Since 0.1.0."""
 
     AVRO_NAME: ClassVar[str] = "tailrace.job_master.RescaleStarted"
     job_id: str
@@ -350,6 +351,10 @@ class RescaleStarted(Body, frozen=True, gc=False, kw_only=True):
     """The bounds of the parallelism of each vertex that the request names, by vertex id. Since 0.1.0."""
     reason: str = ""
     """Why, as text for people. Since 0.1.0."""
+    is_adaptive: bool = False
+    """True if the adaptive scheduler decides it, without a request. Since 0.1.0."""
+    has_cut: bool = True
+    """False if no task was submitted yet: the job changes at once, without a checkpoint. Since 0.1.0."""
 
 
 class ResetOffsets(Body, frozen=True, gc=False, kw_only=True):
@@ -446,6 +451,18 @@ class SlotAllocationFailed(Body, frozen=True, gc=False, kw_only=True):
     """How many slots are requested, free and registered, as text for people. Since 0.1.0."""
 
 
+class SlotsShared(Body, frozen=True, gc=False, kw_only=True):
+    """The adaptive scheduler waits no longer for slots: tasks without a slot continue from their last commits in slots of other tasks of the job, until the job has a parallelism that fits its slots. Since 0.1.0."""
+
+    AVRO_NAME: ClassVar[str] = "tailrace.job_master.SlotsShared"
+    job_id: str
+    """Id of the job. Since 0.1.0."""
+    slots: Mapping[str, str]
+    """AllocationID of each slot request that is given up -> AllocationID of the slot in which its tasks continue. Since 0.1.0."""
+    reason: str
+    """Why, as text for people. Since 0.1.0."""
+
+
 class SlowTaskDetected(Body, frozen=True, gc=False, kw_only=True):
     """A task of a stage runs for much longer than others of its vertex have. It moves to an available slot of the job on another TaskExecutor, with the tasks that share its slot, and continues there from its last commit. Since 0.1.0."""
 
@@ -478,6 +495,8 @@ class StartJob(Body, frozen=True, gc=False, kw_only=True):
     """Key of the blob from which TaskExecutors get the JobGraph with these options, permanent/<job id>/<SHA-256>; null for a graph of up to 64 KiB, which JobManagerRegistrationSuccess contains. Since 0.1.0."""
     tenant: str = ""
     """Tenant whose job it is; empty: none. Since 0.1.0."""
+    bounds: Mapping[str, ParallelismBounds] = msgspec.field(default_factory=dict)
+    """Adaptive scheduler: the bounds of the parallelism of each vertex that may have another one, by vertex id; empty for the default scheduler. Since 0.1.0."""
 
 
 class SuspendJob(Body, frozen=True, gc=False, kw_only=True):

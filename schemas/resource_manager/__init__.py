@@ -232,6 +232,8 @@ class RequestSlot(Body, frozen=True, gc=False, kw_only=True):
     """What the slot must offer at least, in the first request of the job with this profile; null in later ones, and for any slot. Since 0.1.0."""
     resource_profile_number: int | None = None
     """Number of the profile among those that the job has requested, from 0 on; null for any slot (ResourceProfile.UNKNOWN in Flink). Since 0.1.0."""
+    is_optional: bool = False
+    """True for a slot with which a job that runs would get a higher parallelism (adaptive scheduler): it is served after all other requests, and waits without a timeout. Since 0.1.0."""
 
 
 class SendSlotReport(Body, frozen=True, gc=False, kw_only=True):

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...infra.config.option_types import Duration
-from ...pipelines.graph import autoscaler_options, execution_mode, job_options
+from ...pipelines.graph import adaptive_scheduler_options, autoscaler_options, execution_mode, job_options
 from ...pipelines.graph.job_options import (
     ExternalizedCheckpointRetention,
     RestartStrategyType,
@@ -325,6 +325,28 @@ class AutoscalerOptions(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class AdaptiveSchedulerOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """When a job with the adaptive scheduler goes on with fewer slots, and with more."""
+
+    submission_stabilization_timeout: Duration = (
+        adaptive_scheduler_options.SUBMISSION_STABILIZATION_TIMEOUT.default
+    )
+    executing_stabilization_timeout: Duration = (
+        adaptive_scheduler_options.EXECUTING_STABILIZATION_TIMEOUT.default
+    )
+    cooldown: Duration = adaptive_scheduler_options.COOLDOWN.default
+
+    @classmethod
+    def from_configuration(cls, configuration: Mapping[str, str]) -> AdaptiveSchedulerOptions:
+        """Reads the options. Never fails."""
+        options = adaptive_scheduler_options
+        return cls(
+            submission_stabilization_timeout=options.SUBMISSION_STABILIZATION_TIMEOUT.of(configuration),
+            executing_stabilization_timeout=options.EXECUTING_STABILIZATION_TIMEOUT.of(configuration),
+            cooldown=options.COOLDOWN.of(configuration),
+        )
+
+
 class SlowTaskDetectorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """When a task of a stage is slow."""
 
@@ -356,6 +378,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     slow_task_detector: SlowTaskDetectorOptions | None = None
     slot_idle_timeout: Duration = SLOT_IDLE_TIMEOUT.default
     checkpointing: CheckpointingOptions = CheckpointingOptions()
+    adaptive_scheduler: AdaptiveSchedulerOptions = AdaptiveSchedulerOptions()
     autoscaler: AutoscalerOptions = AutoscalerOptions()
 
     @classmethod
@@ -369,6 +392,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             slow_task_detector=SlowTaskDetectorOptions.from_configuration(configuration),
             slot_idle_timeout=SLOT_IDLE_TIMEOUT.of(configuration),
             checkpointing=CheckpointingOptions.from_configuration(configuration),
+            adaptive_scheduler=AdaptiveSchedulerOptions.from_configuration(configuration),
             autoscaler=AutoscalerOptions.from_configuration(configuration),
         )
 

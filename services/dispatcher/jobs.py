@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ...infra.config.option_types import LOCATION
 from ...pipelines.graph import job_options
+from ...pipelines.graph.adaptive_bounds import adaptive_bounds
 from ...pipelines.graph.execution_graph import required_slots
 from ...schemas import client, dispatcher, job_master
 from ...schemas.body import Body
@@ -16,6 +17,7 @@ from ...schemas.event import Record
 from ...schemas.states import JOB_ENDS
 from ...schemas.types import JobGraph, JobStatus
 from ..blobs import job_graph_blob
+from ..configuration.options.resource_manager import RESOURCE_MANAGER_MODE, ResourceManagerMode
 from ..configuration.role_options import job_configuration, with_configuration
 from ..core.role import DISPATCHER, JOB_MASTER, IllegalEvent, OutgoingEvent, Step, address
 from . import submission_validation
@@ -398,7 +400,15 @@ def _start_job(state: DispatcherState, job: Job) -> job_master.StartJob:
         allow_non_restored_state=job.allow_non_restored_state
         or job_options.IGNORE_UNCLAIMED_STATE.of(configuration),
         tenant=job.tenant,
+        bounds=adaptive_bounds(job.graph, configuration, may_take_all=_may_take_all_slots(state, job.tenant)),
     )
+
+
+def _may_take_all_slots(state: DispatcherState, tenant: str) -> bool:
+    """Whether a job may take slots above the parallelism of its program (reactive mode)."""
+    options = state.options.tenants.get(tenant)
+    is_active = RESOURCE_MANAGER_MODE.of(state.configuration or {}) is ResourceManagerMode.ACTIVE
+    return not is_active and (options is None or options.max_slots is None)
 
 
 STEPS: Mapping[type[Body], Step[DispatcherState]] = {

@@ -144,7 +144,7 @@ def job_view(fold: HistoryProjection, job: Job) -> JobView:
         ended=fold.ended.get(job.job_id),
         tasks={state.value: count for state, count in sorted(known.tasks.items())},
         required_slots=known.required_slots,
-        missing_slots=len(started.slots.requests) if started is not None and known.status in ACTIVE else 0,
+        missing_slots=started.missing_slots if started is not None and known.status in ACTIVE else 0,
         accumulators=dict(job.accumulators),
         restarting=None if started is None else fold.failures.restarting(started),
         failures=_failures(known),
@@ -289,6 +289,9 @@ def describe_waiting(fold: HistoryProjection, job: JobView) -> tuple[str, ...]:
 def _waits(fold: HistoryProjection, state: StartedJob, job: JobView) -> Iterator[str]:
     if job.missing_slots:
         yield f"{job.missing_slots} of {job.required_slots} slots"
+    width, widest = state.parallelism_in_use
+    if width < widest:
+        yield f"more slots: it runs at parallelism {width}, and {widest} is wanted"
     if state.channels is ChannelsState.CREATING:
         yield "its topics, which are being created"
     opening = [subtask for subtask in subtasks(fold.replica, job.job_id) if subtask.state in _INITIALIZING]

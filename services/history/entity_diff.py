@@ -242,7 +242,7 @@ def _task_executor(state: TaskExecutorState) -> EntityAttributes:
 
 def _job(state: StartedJob | TerminatedJob) -> Iterator[tuple[Entity, EntityAttributes]]:
     this = job(state.job_id)
-    missing_slots = len(state.slots.requests) if isinstance(state, StartedJob) else 0
+    missing_slots = state.missing_slots if isinstance(state, StartedJob) else 0
     some = {
         "name": state.graph.name if isinstance(state, StartedJob) else state.name,
         "status": state.status.value,

@@ -176,6 +176,12 @@ def _finish_execution(state: StartedJob, execution: Execution, record: Record) -
     sharing = state.sharing.release(slot, execution.vertex_id)
     slots = state.slots
     if tree is not None and slot not in sharing.trees:
+        others = [key for key, each in sharing.trees.items() if each.allocation_id == tree.allocation_id]
+        if others and state.rescaling.is_adaptive:
+            slots = slots.reassign(tree.allocation_id, min(others))
+            return scheduling.on_task_finished(
+                replace(state, sharing=sharing, slots=slots), execution.vertex_id, cause
+            )
         state = slot_moves.cancel_move(state, tree.allocation_id, "its tasks have finished", cause)
         slots = state.slots.available(tree.allocation_id, record.header.time, cause)
     state = replace(state, sharing=sharing, slots=slots)

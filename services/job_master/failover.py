@@ -27,6 +27,7 @@ from . import execution_states, executions, job_status, restore, scheduling, slo
 from .checkpoints.stop_phase import UNDECIDED, StopPhase
 from .exception_history import TaskException, append_exception
 from .owed_events import JobMasterEvent, OwedSlotsAccepted, OwedSubmitTask
+from .rescale import adaptive_scheduler
 from .restart_strategies import FailureHistory, on_failure
 from .slot_pool import AllocatedSlot, SlotStep
 from .slot_sharing import leaves
@@ -98,11 +99,10 @@ def lose_slots(
             state = slot_moves.give_back(state, slot.allocation_id, why, cause)
         else:
             state = replace(state, slots=state.slots.remove_slot(slot.allocation_id))
-        if slot.slot is None or slot.slot not in state.sharing.trees:
-            continue
-        homeless.append(slot.slot)
-        for leaf in leaves(state.sharing.trees[slot.slot].root):
-            affected.append(state.executions[leaf.execution_attempt_id])
+        for key in state.trees_in(slot):
+            homeless.append(key)
+            for leaf in leaves(state.sharing.trees[key].root):
+                affected.append(state.executions[leaf.execution_attempt_id])
     for execution in affected:
         state = _fail_or_withdraw(state, execution, cause)
     for key in homeless:
@@ -188,11 +188,14 @@ def rerequest_slots(state: StartedJob, why: str, cause: int) -> StartedJob:
 
 def free_slot(state: StartedJob, slot: AllocatedSlot, cause: int) -> StartedJob:
     """Handles a freed slot that was reused while FreeSlot was in flight: the waiting tasks get another slot."""
-    key = slot.slot
     if slot.replacement is not None:
         state = slot_moves.give_back(state, slot.replacement, "its tasks have another slot", cause)
-    if key is None or key not in state.sharing.trees:
-        return state
+    for key in state.trees_in(slot):
+        state = _free_tree(state, key, cause)
+    return state
+
+
+def _free_tree(state: StartedJob, key: SlotKey, cause: int) -> StartedJob:
     due = _due_time(state, key)
     for leaf in leaves(state.sharing.trees[key].root):
         state = replace(state, ready=state.ready.remove(OwedSubmitTask, leaf.execution_attempt_id))
@@ -226,6 +229,8 @@ def verdict_events(state: StartedJob) -> list[OutgoingEvent]:
     history = on_failure(strategy, state.failures, failure.identity, failure.time, state.job_id)
     body: Body
     denial = None if state.has_had_all_slots else failure.denial
+    if denial is not None and adaptive_scheduler.may_start_with_fewer(state):
+        return []
     if denial is not None or history.restart_at is None:
         body = job_master.RestartSuppressed(
             job_id=state.job_id, failure_count=history.counted, reason=denial or failure.reason

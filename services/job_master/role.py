@@ -51,6 +51,7 @@ from .checkpoints import coordinator
 from .checkpoints.state import Checkpoints, Restoring
 from .instructions import CreateChannels, DeleteChannels
 from .owed_events import JobMasterEvent, OwedRegisterJobManager, OwedUnregisterJobManager
+from .rescale import adaptive_scheduler
 from .rescale import coordinator as rescale
 from .rescale.state import Rescaling
 from .state import (
@@ -83,7 +84,8 @@ class JobMaster:
                 after = termination.release_suspended(
                     coordinator.follow_attempts(after, record), record.offset
                 )
-                after = autoscaler.follow(rescale.follow(after, record.offset), record)
+                after = adaptive_scheduler.follow(state, rescale.follow(after, record.offset), record)
+                after = autoscaler.follow(after, record)
                 return termination.compact_terminated(after) if after.has_ended else after
             case TerminatedJob():
                 terminated: TerminatedJob = _TERMINATED_STEPS.apply(state, record)
@@ -111,6 +113,7 @@ class JobMaster:
                     *deployment.submit_events(state, now),
                     *coordinator.outgoing_events(state, now),
                     *rescale.outgoing_events(state, now),
+                    *adaptive_scheduler.outgoing_events(state, now),
                     *autoscaler.outgoing_events(state),
                     *slow_tasks.detector_events(state, now),
                 ]
@@ -127,6 +130,7 @@ class JobMaster:
             deployment.deadline(state),
             coordinator.deadline(state),
             rescale.deadline(state),
+            adaptive_scheduler.deadline(state),
             slow_tasks.deadline(state),
         )
         return min((time_ for time_ in times if time_ is not None), default=None)
@@ -188,7 +192,12 @@ def on_start_job(state: JobMasterState, record: Record, body: job_master.StartJo
         savepoint_path=body.savepoint_path,
         allow_non_restored_state=body.allow_non_restored_state,
         tenant=body.tenant,
-        rescaling=Rescaling(default_vertices=vertices_at_default(body.job_graph)),
+        rescaling=Rescaling(
+            default_vertices=vertices_at_default(body.job_graph),
+            bounds=Map(body.bounds),
+            is_adaptive=bool(body.bounds),
+            slots_changed=record.header.time if body.bounds else 0,
+        ).with_places(graph),
         # The Dispatcher counts the slots of a tenant's job as it was submitted.
         autoscaling=Autoscaling(max_slots=topology.required_slots if body.tenant else None),
         checkpoints=Checkpoints(
@@ -316,6 +325,7 @@ _STEPS: Steps[Any] = Steps(
         **failover.STEPS,
         **coordinator.STEPS,
         **rescale.STEPS,
+        **adaptive_scheduler.STEPS,
         **autoscaler.STEPS,
         **slow_tasks.STEPS,
         **status_changes.STEPS,

@@ -19,6 +19,7 @@ from ..core.role import RESOURCE_MANAGER, TASK_EXECUTOR, OutgoingEvent, Step, Ti
 from . import failover, scheduling, slot_moves, task_executor_connections
 from .job_status import ACTIVE
 from .owed_events import OwedCancelSlotRequest, OwedSlotsAccepted, OwedSlotsRejected
+from .rescale import adaptive_scheduler
 from .slot_pool import AllocatedSlot, SlotPool, SlotStep
 from .state import ConnectionState, RegistrationState, StartedJob
 
@@ -161,6 +162,7 @@ def _spare_slots(state: StartedJob) -> int:
     if state.rescaling.current is not None:
         return 0
     kept = 0 if state.options.slow_task_detector is None else state.counts.unfinished
+    kept += adaptive_scheduler.reserved_slots(state)
     return max(0, len(state.slots.idle) - kept)
 
 
@@ -188,6 +190,7 @@ def request_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
             allocation_id=request.allocation_id,
             resource_profile=profile,
             resource_profile_number=number,
+            is_optional=request.is_optional,
         )
         events.append(OutgoingEvent(RESOURCE_MANAGER, body, max(cause, state.cause)))
     return events

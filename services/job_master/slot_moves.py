@@ -39,7 +39,7 @@ def on_move_slot(state: StartedJob, record: Record, body: job_master.MoveSlot) -
 def may_move(state: StartedJob) -> bool:
     """Whether tasks of the job may move to other slots."""
     is_calm = state.checkpoints.stop is StopPhase.NONE and state.rescaling.current is None
-    return state.status in ACTIVE and is_calm
+    return state.status in ACTIVE and is_calm and not state.shares_slots
 
 
 def find_movable(state: StartedJob, request: PendingRequest) -> AllocatedSlot | None:

@@ -76,6 +76,8 @@ class PendingRequest(msgspec.Struct, frozen=True):
     step: SlotStep = SlotStep.WANTED
     replaces: str | None = None
     """The slot of the tree from which its tasks move when this one is there; None: the tree has no slot."""
+    is_optional: bool = False
+    """Whether the slot is for a higher parallelism (rescale/adaptive_scheduler.py)."""
 
 
 class AllocatedSlot(msgspec.Struct, frozen=True):
@@ -212,6 +214,13 @@ class SlotPool(msgspec.Struct, frozen=True):
         used = replace(found, step=check_transition(found.step, _ALLOCATED), slot=slot)
         idle = self.idle.remove(allocation_id)
         return replace(self, slots=self.slots.set(allocation_id, used), idle=idle)
+
+    def reassign(self, allocation_id: str, slot: SlotKey) -> SlotPool:
+        """Assigns an allocated slot to another of the trees that share it."""
+        found = self.slots.get(allocation_id)
+        if found is None:
+            return self
+        return replace(self, slots=self.slots.set(allocation_id, replace(found, slot=slot)))
 
     def idle_slots(self) -> list[AllocatedSlot]:
         """Returns the available slots, the longest idle first."""

@@ -27,9 +27,10 @@ from .exception_history import TaskException
 from .instructions import Cleanup
 from .job_result import JobResult
 from .owed_events import JobMasterEvent, OwedSubmitTask, TerminatedJobEvent
+from .rescale.fitting import largest_width, width_of
 from .rescale.state import Rescaling
 from .restart_strategies import FailureHistory
-from .slot_pool import PendingRequest, SlotPool
+from .slot_pool import AllocatedSlot, PendingRequest, SlotPool
 from .slot_sharing import SlotSharingManager
 from .topology import SchedulingTopology, SlotKey, VertexKey
 
@@ -37,6 +38,7 @@ from .topology import SchedulingTopology, SlotKey, VertexKey
 # needed often.
 _RUNNING: Final = JobStatus.RUNNING
 _SUSPENDED: Final = JobStatus.SUSPENDED
+_NOT_SUBMITTED: Final = frozenset({ExecutionState.CREATED, ExecutionState.SCHEDULED})
 
 
 class RegistrationState(StrEnum):
@@ -218,15 +220,52 @@ class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
         failure = self.pending_failure
         if failure is not None and failure.slots:
             return True
-        if self.rescaling.current is None:
+        if self.rescaling.current is None and not self.rescaling.is_adaptive:
             return self.slots.is_short
         requests = self.slots.requests.values()
         return any(request.replaces is None and not self.is_reserve(request) for request in requests)
 
     def is_reserve(self, request: PendingRequest) -> bool:
-        """Whether a rescale has requested the slot, for a task that does not exist yet."""
+        """Whether a rescale or the adaptive scheduler has requested the slot, for a task that does not exist yet."""
         tree = self.sharing.trees.get(request.slot)
         return request.replaces is None and (tree is None or tree.allocation_id != request.allocation_id)
+
+    @property
+    def parallelism_in_use(self) -> tuple[int, int]:
+        """The largest parallelism of the vertices that have bounds, and the one that is wanted, if the job has the
+        adaptive scheduler and gets more slots; otherwise the same number twice."""
+        rescaling = self.rescaling
+        width = width_of(self.topology, rescaling.bounds)
+        grows = rescaling.is_adaptive and not self.counts.finished
+        return width, max(width, largest_width(rescaling.bounds)) if grows else width
+
+    @property
+    def missing_slots(self) -> int:
+        """The number of slots that tasks wait for."""
+        return sum(not request.is_optional for request in self.slots.requests.values())
+
+    @property
+    def is_untouched(self) -> bool:
+        """Whether no task of the job was ever submitted, and all wait for slots or channels."""
+        if self.generation or not self.is_waiting_for_slots:
+            return False
+        current = (self.executions[attempt] for attempt in self.current_attempts.values())
+        return all(each.prior is None and each.state in _NOT_SUBMITTED for each in current)
+
+    @property
+    def shares_slots(self) -> bool:
+        """Whether trees share a slot (SlotsShared): the adaptive scheduler allows it until the parallelism fits."""
+        if not self.rescaling.is_adaptive:
+            return False
+        resolved = [tree.allocation_id for tree in self.sharing.trees.values() if tree.resolved]
+        return len(resolved) > len(set(resolved))
+
+    def trees_in(self, slot: AllocatedSlot) -> list[SlotKey]:
+        """Returns the trees that have this slot: one, unless trees share it."""
+        trees = self.sharing.trees
+        if not self.rescaling.is_adaptive:
+            return [slot.slot] if slot.slot is not None and slot.slot in trees else []
+        return sorted(key for key, tree in trees.items() if tree.allocation_id == slot.allocation_id)
 
     @property
     def has_ended(self) -> bool:

@@ -113,8 +113,7 @@ def worker_starts(state: ResourceManagerState, placed: Collection[str], now: Tim
     shortfalls = _shortfalls(state, placed)
     if not shortfalls or now < _retry(state):
         return []
-    queues = state.slot_manager.requests.waiting
-    cause = max((queue.latest for queue in queues.values()), default=None)
+    cause = state.slot_manager.requests.last_cause
     owed: list[OutgoingEvent] = []
     number = state.pool.numbered
     for shortfall in shortfalls:

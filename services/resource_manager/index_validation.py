@@ -67,8 +67,10 @@ def _slots(slots: RegisteredSlots) -> Iterator[str]:
 
 def _requests(requests: SlotRequests) -> Iterator[str]:
     known = requests.known.values()
-    unfulfilled = {request.allocation_id for request in known if not request.fulfilled}
-    yield from compare("open", set(requests.open), unfulfilled)
+    with_timeout = {
+        request.allocation_id for request in known if not (request.fulfilled or request.is_optional)
+    }
+    yield from compare("open", set(requests.open), with_timeout)
     waiting = {
         key: {request.allocation_id for request in known if request.slot is None and request.key == key}
         for key in {request.key for request in known if request.slot is None}
@@ -76,15 +78,17 @@ def _requests(requests: SlotRequests) -> Iterator[str]:
     yield from compare("waiting", {key: set(queue) for key, queue in requests.waiting.items()}, waiting)
     yield from compare("jobs", set(requests.jobs), {request.job_id for request in known})
     by_wanted: dict[int, set[str]] = {}
-    for job_id, count in Counter(request.job_id for request in known).items():
+    counted = [request for request in known if request.slot is not None or not request.is_optional]
+    for job_id, count in Counter(request.job_id for request in counted).items():
         by_wanted.setdefault(count, set()).add(job_id)
     yield from compare(
         "by_wanted", {count: set(jobs) for count, jobs in requests.by_wanted.items()}, by_wanted
     )
     for job_id, job in requests.jobs.items():
         of_job = [request for request in known if request.job_id == job_id]
-        without_slot = sum(request.slot is None for request in of_job)
-        yield from compare(f"wanted of job {job_id}", job.wanted, len(of_job))
+        without_slot = sum(request.slot is None for request in of_job if not request.is_optional)
+        wanted = sum(request.job_id == job_id for request in counted)
+        yield from compare(f"wanted of job {job_id}", job.wanted, wanted)
         yield from compare(f"waiting of job {job_id}", job.waiting, without_slot)
         open_requests = {request.allocation_id for request in of_job if not request.fulfilled}
         yield from compare(f"open of job {job_id}", set(job.open), open_requests)

@@ -3,6 +3,7 @@ remedy.
 
 A request that could not be fulfilled even if all slots were free fails soon (`slot.request.unfulfillable-timeout`). A
 request that waits for slots in use, or for a TaskExecutor that does not answer, fails late (`slot.request.timeout`).
+An optional request does not fail.
 While TaskExecutors may still be starting, or there are none at all, no request fails as unfulfillable.
 """
 
@@ -20,7 +21,7 @@ from ..core.role import JOB_MASTER, TASK_EXECUTOR, OutgoingEvent, Time, address
 from ..core.time_index import FifoTimeIndex
 from .active_mode import capacity, is_startable
 from .placement import PlacedRequest, Placement, place
-from .slot_requests import SlotRequest
+from .slot_requests import SlotRequest, SlotRequests
 from .state import ResourceManagerState
 
 
@@ -35,7 +36,7 @@ class AllocationResult(msgspec.Struct, frozen=True):
 def allocate(state: ResourceManagerState, now: Time) -> AllocationResult:
     """Returns RequestSlot for requests that a free slot matches, SlotAllocationFailed for requests that timed out."""
     requests, slots = state.slot_manager.requests, state.slot_manager.slots
-    if not requests.open:
+    if not requests.open and not requests.waiting:
         return AllocationResult([])
     placed: list[PlacedRequest] = []
     if requests.waiting and slots.free:
@@ -72,7 +73,7 @@ def deadlines(state: ResourceManagerState) -> list[Time]:
     if since is not None:
         due.append(max(earliest, since + options.unfulfillable_timeout))
     for queue in _unmatched(state):
-        first = next(iter(queue))
+        first = next(_with_timeout(requests, queue))
         due.append(max(earliest, _unmatched_since(state, first) + options.unfulfillable_timeout))
     return due
 
@@ -96,7 +97,7 @@ def _unfulfillable(state: ResourceManagerState, now: Time) -> Iterator[tuple[Slo
         for request in requests.waiting_requests(job_id) if since <= expired else ():
             yield request, _too_many(state, request)
     for queue in _unmatched(state):
-        for allocation_id in queue:
+        for allocation_id in _with_timeout(requests, queue):
             if _unmatched_since(state, allocation_id) > expired:
                 break
             yield requests.known[allocation_id], _too_large(state, requests.known[allocation_id])
@@ -138,11 +139,18 @@ def _unmatched(state: ResourceManagerState) -> Iterator[FifoTimeIndex]:
     is_active = state.options.mode is ResourceManagerMode.ACTIVE
     for key in sorted(key for key in requests.waiting if key):
         queue = requests.waiting[key]
-        wanted = requests.known[next(iter(queue))].profile
+        first = next(_with_timeout(requests, queue), None)
+        if first is None:
+            continue
+        wanted = requests.known[first].profile
         if not any(matches(profile, wanted) for profile in offered) and not (
             is_active and is_startable(state, key, wanted)
         ):
             yield queue
+
+
+def _with_timeout(requests: SlotRequests, queue: FifoTimeIndex) -> Iterator[str]:
+    return (allocation_id for allocation_id in queue if not requests.known[allocation_id].is_optional)
 
 
 def _offered_profiles(state: ResourceManagerState) -> list[ResourceProfile]:

@@ -34,6 +34,7 @@ def on_resource_manager_request_slot(
         key=profile_key(profile),
         cause=record.offset,
         since=record.header.time,
+        is_optional=body.is_optional,
     )
     return replace(state, slot_manager=state.slot_manager.request(request))
 

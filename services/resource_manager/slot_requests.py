@@ -3,11 +3,15 @@
 A request is known by its AllocationID for as long as its slot is held: if the same JobMaster or its successor sends it
 again, it is not fulfilled twice. It is *open* until a TaskExecutor has allocated the slot, and *waiting* until a slot
 has been requested from a TaskExecutor.
+
+An optional request is for a slot without which the job runs. Until it gets one, the job does not count as one that
+wants it: the request is behind all others in its queue, and has no timeout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 import msgspec
 from immutables import Map
@@ -29,10 +33,13 @@ class SlotRequest(msgspec.Struct, frozen=True):
     since: int
     slot: SlotKey | None = None
     fulfilled: bool = False
+    is_optional: bool = False
+    """Whether the job runs without it. A request that has lost its slot again is as any other."""
 
 
 class JobRequests(msgspec.Struct, frozen=True):
-    """The requests of a job: `wanted` and `waiting` are numbers, `open` the open requests."""
+    """The requests of a job: `wanted` and `waiting` are numbers, `open` the open requests. The numbers leave optional
+    requests out."""
 
     wanted: int = 0
     waiting: int = 0
@@ -46,7 +53,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
 
     known: Map[str, SlotRequest] = Map()
     open: FifoTimeIndex = FifoTimeIndex()
-    """AllocationIDs by the time of the request."""
+    """AllocationIDs by the time of the request, without optional ones."""
     waiting: Map[ProfileKey, FifoTimeIndex] = Map()
     """Profile -> AllocationIDs, by the offset of the request or of the event that made it wait again."""
     jobs: Map[str, JobRequests] = Map()
@@ -72,6 +79,14 @@ class SlotRequests(msgspec.Struct, frozen=True):
         if allocation_id in self.known:
             return self
         job = self.jobs.get(request.job_id) or JobRequests()
+        if request.is_optional:
+            job = replace(job, open=job.open.set(allocation_id, None))
+            return replace(
+                self,
+                known=self.known.set(allocation_id, request),
+                waiting=_enqueue(self.waiting, request, request.cause + _LAST),
+                jobs=self.jobs.set(request.job_id, job),
+            )
         since = job.since if job.waiting else request.since
         job = JobRequests(job.wanted + 1, job.waiting + 1, job.open.set(allocation_id, None), since)
         return replace(
@@ -88,13 +103,17 @@ class SlotRequests(msgspec.Struct, frozen=True):
         request = self.known.get(allocation_id)
         if request is None or request.slot is not None:
             return self
-        job = self.jobs[request.job_id]
-        job = replace(job, waiting=job.waiting - 1)
+        before = self.jobs[request.job_id]
+        if request.is_optional:
+            job = replace(before, wanted=before.wanted + 1)
+        else:
+            job = replace(before, waiting=before.waiting - 1)
         return replace(
             self,
             known=self.known.set(allocation_id, replace(request, slot=slot)),
             waiting=_dequeue(self.waiting, request),
             jobs=self.jobs.set(request.job_id, job),
+            by_wanted=_move(self.by_wanted, request.job_id, before.wanted, job.wanted),
         )
 
     def fulfil(self, allocation_id: str, slot: SlotKey) -> SlotRequests:
@@ -117,7 +136,7 @@ class SlotRequests(msgspec.Struct, frozen=True):
         request = self.known.get(allocation_id)
         if request is None or request.slot != slot:
             return self
-        again = replace(request, slot=None, fulfilled=False)
+        again = replace(request, slot=None, fulfilled=False, is_optional=False)
         job = self.jobs[request.job_id]
         since = job.since if job.waiting else time
         job = JobRequests(job.wanted, job.waiting + 1, job.open.set(allocation_id, None), since)
@@ -136,16 +155,26 @@ class SlotRequests(msgspec.Struct, frozen=True):
             return self
         before = self.jobs[request.job_id]
         waits = request.slot is None
+        is_counted = not (waits and request.is_optional)
         open_ = before.open if request.fulfilled else before.open.delete(allocation_id)
-        job = JobRequests(before.wanted - 1, before.waiting - waits, open_, before.since)
+        job = JobRequests(
+            before.wanted - is_counted, before.waiting - (waits and is_counted), open_, before.since
+        )
         return replace(
             self,
             known=self.known.delete(allocation_id),
             open=self.open.remove(allocation_id),
             waiting=_dequeue(self.waiting, request) if waits else self.waiting,
-            jobs=self.jobs.set(request.job_id, job) if job.wanted else self.jobs.delete(request.job_id),
+            jobs=self.jobs.set(request.job_id, job)
+            if job.wanted or job.open
+            else self.jobs.delete(request.job_id),
             by_wanted=_move(self.by_wanted, request.job_id, before.wanted, job.wanted),
         )
+
+    @property
+    def last_cause(self) -> int | None:
+        """The offset of a request that waits, mostly the last one."""
+        return max((queue.latest % _LAST for queue in self.waiting.values()), default=None)
 
     def short_jobs(self, limit: int) -> Iterator[tuple[str, int]]:
         """Returns the jobs that want more slots than this and have waiting requests, each with the time since when, in
@@ -157,9 +186,15 @@ class SlotRequests(msgspec.Struct, frozen=True):
                     yield job_id, job.since
 
 
+_LAST: Final = 1 << 48
+"""Added to the offset of an optional request: its place in the queue is behind all others."""
+
+
 def _move(
     by_wanted: Map[int, Map[str, None]], job_id: str, before: int, after: int
 ) -> Map[int, Map[str, None]]:
+    if before == after:
+        return by_wanted
     if before:
         left = by_wanted[before].delete(job_id)
         by_wanted = by_wanted.set(before, left) if left else by_wanted.delete(before)

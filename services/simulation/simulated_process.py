@@ -38,8 +38,8 @@ class SimulatedTask:
         return subtask_of(self.task)
 
 
-_Slot = tuple[str, str]
-"""(address of the TaskExecutor, allocation)."""
+_Slot = tuple[str, str, int]
+"""(address of the TaskExecutor, allocation, subtask index)."""
 
 
 class ProcessStarts:
@@ -51,7 +51,7 @@ class ProcessStarts:
     def add(self, task: SimulatedTask, size: int) -> list[SimulatedTask]:
         """Returns the tasks of the process, with `size` tasks, that starts with this task; empty if others are
         missing."""
-        slot = task.address, task.task.allocation_id
+        slot = task.address, task.task.allocation_id, task.task.subtask_index
         tasks = [*self._waiting.pop(slot, ()), task]
         if len(tasks) < size:
             self._waiting[slot] = tasks
@@ -62,7 +62,7 @@ class ProcessStarts:
 
     def remove(self, task: SimulatedTask) -> None:
         """Removes a task that ends before its process starts."""
-        slot = task.address, task.task.allocation_id
+        slot = task.address, task.task.allocation_id, task.task.subtask_index
         left = [each for each in self._waiting.get(slot, ()) if each is not task]
         if left:
             self._waiting[slot] = left

@@ -39,7 +39,9 @@ class RunTasks(Instruction, frozen=True):
         if task.slot_tasks == 1 or task.state is ExecutionState.DEPLOYING:
             return task.slot_tasks
         return sum(
-            other.allocation_id == task.allocation_id and other.state is not ExecutionState.CANCELING
+            other.allocation_id == task.allocation_id
+            and other.subtask_index == task.subtask_index
+            and other.state is not ExecutionState.CANCELING
             for other in self.known.values()
         )
 

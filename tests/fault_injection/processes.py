@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 
 import psutil
+from msgspec.structs import replace
 from process_status import command_line
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -50,6 +51,11 @@ class FaultInjectionCluster:
         """Starts every process that does not run, Kafka at its old address; returns when all of them are ready."""
         self._local.start(self._options)
         self._note()
+
+    def add_taskexecutor(self) -> None:
+        """Starts one more TaskExecutor; returns when it is ready."""
+        self._options = replace(self._options, taskexecutors=len(self.taskexecutors) + 1)
+        self.start()
 
     def close(self) -> None:
         """Ends all processes."""

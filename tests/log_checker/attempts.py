@@ -80,6 +80,8 @@ class Attempts:
         self._of_job: dict[str, list[Attempt]] = {}
         self._vertices: dict[str, dict[str, dict[str, Any]]] = {}
         self._rescaled: set[str] = set()
+        self._adaptive: set[str] = set()
+        """Jobs with the adaptive scheduler."""
         self._moves: set[int] = set()
         """Where slots were offered, or slow tasks detected: tasks may move then."""
 
@@ -109,11 +111,21 @@ class Attempts:
             )
             vertices[vertex_id] = {**vertex, "parallelism": count}
 
+    def _on_graph(self, event: Event) -> None:
+        """A job with the adaptive scheduler may have another graph before its first task is submitted."""
+        job_id, graph = event["job_id"], event.body.get("job_graph")
+        if job_id in self._adaptive and graph is not None and not self._of_job.get(job_id):
+            self._vertices[job_id] = {vertex["vertex_id"]: vertex for vertex in graph["vertices"]}
+
     def see(self, event: Event) -> Iterator[str]:
         name = event.name
         if name == "job_master.StartJob":
             vertices = event["job_graph"]["vertices"]
             self._vertices[event["job_id"]] = {vertex["vertex_id"]: vertex for vertex in vertices}
+            if event.body.get("bounds"):
+                self._adaptive.add(event["job_id"])
+        elif name == "task_executor.JobManagerRegistrationSuccess":
+            self._on_graph(event)
         elif name == "task_executor.SubmitTask":
             yield from self._on_submit_task(event)
         elif name == "task_executor.CancelTask" and event["execution_attempt_id"] in self._attempts:
@@ -232,6 +244,9 @@ class Attempts:
             if other is attempt or not other.is_live or other.subtask[0] != job_id:
                 continue
             group = self._vertices[job_id][other.subtask[1]]["slot_sharing_group"]
+            if job_id in self._adaptive and other.subtask[2] != index:
+                # The job has lost the other slot.
+                continue
             if other.subtask[1] == vertex_id:
                 yield f"{format_attempt(attempt)} shares its slot with {format_attempt(other)}, of the same vertex"
             elif not group or group != vertex["slot_sharing_group"]:
@@ -283,7 +298,9 @@ class Attempts:
         """Returns an Execution, and those that share its process."""
         others = self._in[attempt.allocation_id] if attempt.shares_process else ()
         found = (self._attempts[each] for each in others)
-        return [attempt, *(each for each in found if each.shares_process and each is not attempt)]
+        # A slot has processes of several subtask indexes while the adaptive scheduler has tasks share it.
+        peers = (each for each in found if each.shares_process and each.subtask[2] == attempt.subtask[2])
+        return [attempt, *(each for each in peers if each is not attempt)]
 
     def _of_job_at(self, job_id: str, resource_id: str) -> set[str]:
         at = self._at.get(resource_id, set())

@@ -17,6 +17,7 @@ _TRIGGERS = ("dispatcher.TriggerCheckpoint", "dispatcher.TriggerSavepoint", "dis
 CheckpointQuestion = tuple[str, str]
 """(client, job or directory)."""
 _AUTOSCALER = "client/autoscaler"
+_ADAPTIVE_SCHEDULER = "client/adaptive-scheduler"
 
 
 class CheckpointAnswers:
@@ -38,6 +39,8 @@ class CheckpointAnswers:
                 self._asked[event.sender, f"{event['job_id']} at another parallelism"] += 1
             case "job_master.ScalingDecided" if event["parallelism"] and not event["is_advice"]:
                 self._asked[_AUTOSCALER, f"{event['job_id']} at another parallelism"] += 1
+            case "job_master.RescaleStarted" if event.body.get("is_adaptive"):
+                self._asked[_ADAPTIVE_SCHEDULER, f"{event['job_id']} at another parallelism"] += 1
             case "dispatcher.DisposeSavepoint":
                 self._asked[event.sender, event["path"]] += 1
             case "client.JobStatusChanged" if event["status"] in ("FINISHED", "CANCELED", "FAILED"):
@@ -62,7 +65,7 @@ class CheckpointAnswers:
             return
         for asked, count in self._asked.items():
             # A decision that a change of the job has overtaken asks for nothing.
-            if self._answered[asked] < count and asked[0] != _AUTOSCALER:
+            if self._answered[asked] < count and asked[0] not in (_AUTOSCALER, _ADAPTIVE_SCHEDULER):
                 yield f"{asked[0]} asked {count} times for {asked[1]} and was answered {self._answered[asked]} times"
 
     def _is_answered(self, client: str, what: str) -> Iterator[str]:

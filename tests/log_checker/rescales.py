@@ -18,6 +18,8 @@ class Rescale:
 
     parallelism: Mapping[str, int]
     request: int | None
+    is_adaptive: bool = False
+    """Whether the adaptive scheduler has decided it."""
     cut: int | None = None
     """The checkpoint, from its trigger on."""
     is_cut: bool = False
@@ -35,8 +37,7 @@ class Rescales:
     def see(self, event: Event) -> Iterator[str]:
         match event.name:
             case "job_master.RescaleStarted":
-                if event["job_id"] not in self._current:
-                    self._current[event["job_id"]] = Rescale(event["parallelism"], event.cause)
+                self._starts(event)
             case "job_master.CheckpointTriggered" if is_cut(event):
                 current = self._current.get(event["job_id"])
                 if current is not None and not current.is_cut:
@@ -53,6 +54,17 @@ class Rescales:
                     del self._current[event["job_id"]]
                     if event.name == "client.JobRescaled" and not current.is_over:
                         yield f"{event['job_id']} is said to be rescaled, but has not begun from its cut"
+
+    def _starts(self, event: Event) -> None:
+        current, is_adaptive = self._current.get(event["job_id"]), event.body.get("is_adaptive", False)
+        # A decision of the adaptive scheduler that a change of the job has overtaken starts nothing.
+        is_free = current is None or (current.is_adaptive and current.cut is None)
+        if not is_free or not event.body.get("has_cut", True):
+            return
+        request = event.offset if is_adaptive else event.cause
+        rescale = Rescale(event["parallelism"], request, is_adaptive=is_adaptive)
+        rescale.is_over = not event["parallelism"]
+        self._current[event["job_id"]] = rescale
 
     def end(self) -> Iterator[str]:
         return iter(())

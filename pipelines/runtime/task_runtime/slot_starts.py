@@ -1,4 +1,5 @@
-"""The attempts that wait for the other attempts of their process: those of one job in one slot.
+"""The attempts that wait for the other attempts of their process: those of one job in one slot, and of one subtask
+index. Subtasks of two indexes are in one slot if the adaptive scheduler has lost the other one.
 
 They are deployed vertex by vertex. The process starts with the last of them. A newer attempt of a subtask replaces an
 older one that waits.
@@ -27,8 +28,8 @@ class SlotStarts:
     """The waiting attempts of one TaskRuntime."""
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[str, str], dict[str, WaitingTask]] = {}
-        """Job and slot -> vertex -> its attempt."""
+        self._waiting: dict[tuple[str, str, int], dict[str, WaitingTask]] = {}
+        """Job, slot and subtask index -> vertex -> its attempt."""
 
     def add(self, task: WaitingTask) -> list[WaitingTask]:
         """Adds an attempt. Returns those of its process, senders first, if all are there now; otherwise none."""
@@ -36,7 +37,8 @@ class SlotStarts:
         if subtask.slot_tasks <= 1:
             return [task]
         spec = deployment.spec
-        tasks = self._waiting.setdefault((spec.job_id, subtask.slot), {})
+        process = spec.job_id, subtask.slot, subtask.subtask_index
+        tasks = self._waiting.setdefault(process, {})
         older = tasks.pop(spec.vertex_id, None)
         if older is not None:
             older.deployment.waiting.remove(older.subtask)
@@ -44,20 +46,20 @@ class SlotStarts:
         deployment.waiting.append(subtask)
         if len(tasks) < subtask.slot_tasks:
             return []
-        del self._waiting[spec.job_id, subtask.slot]
+        del self._waiting[process]
         for each in tasks.values():
             each.deployment.waiting.remove(each.subtask)
         return [tasks[vertex.vertex_id] for vertex in spec.job_graph.vertices if vertex.vertex_id in tasks]
 
     def remove(self, execution_attempt_id: str) -> None:
         """Removes an attempt, if it waits."""
-        for slot, tasks in self._waiting.items():
+        for process, tasks in self._waiting.items():
             for vertex_id, (deployment, subtask) in tasks.items():
                 if subtask.execution_attempt_id == execution_attempt_id:
                     deployment.waiting.remove(subtask)
                     del tasks[vertex_id]
                     if not tasks:
-                        del self._waiting[slot]
+                        del self._waiting[process]
                     return
 
 

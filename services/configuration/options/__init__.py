@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ....infra.config.options import ConfigOption, OrderedOptions, index, unknown
-from ....pipelines.graph import autoscaler_options, job_options
+from ....pipelines.graph import adaptive_scheduler_options, autoscaler_options, job_options
 from . import (
     blob,
     cluster,
@@ -75,6 +75,7 @@ GROUPS: Mapping[str, tuple[ConfigOption[Any], ...]] = {
     "Jobs": job_options.EXECUTION,
     "Checkpoints": job_options.CHECKPOINTING,
     "Restart strategies": job_options.RESTART,
+    "Adaptive scheduler": adaptive_scheduler_options.OPTIONS,
     "Autoscaler": autoscaler_options.OPTIONS,
 }
 """Title of a section -> its options."""

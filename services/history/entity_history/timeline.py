@@ -34,7 +34,7 @@ class Relevance(IntEnum):
 
 _TURNS = event_types("""
 job_master.CancelJob job_master.ChannelsFailed job_master.CheckpointRestored job_master.HeartbeatTimedOut
-job_master.RescaleStarted job_master.SlowTaskDetected job_master.JobConfigurationChanged
+job_master.RescaleStarted job_master.SlotsShared job_master.SlowTaskDetected job_master.JobConfigurationChanged
 job_master.JobMasterFailed job_master.MoveSlot job_master.ResetOffsets job_master.RestartTasks job_master.RestoreFailed
 job_master.ResumeJob
 job_master.StartJob job_master.SuspendJob resource_manager.QuarantineChanged resource_manager.TaskFailuresExceeded

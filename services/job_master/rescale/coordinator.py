@@ -23,7 +23,7 @@ from ....schemas.types import JobStatus
 from ...core.role import JOB_MASTER, OutgoingEvent, Step, Time, address
 from .. import job_status, owed_events, slot_moves
 from ..state import StartedJob
-from . import validation
+from . import adaptive_scheduler, validation
 from .reserved_slots import has_all_slots, request_missing_slots
 from .state import Rescale, RescalePhase, RescaleRequest
 from .validation import RequestRefused
@@ -46,31 +46,73 @@ def on_rescale_job(state: StartedJob, record: Record, body: job_master.RescaleJo
 
 def on_rescale_started(state: StartedJob, record: Record, body: job_master.RescaleStarted) -> StartedJob:
     rescaling, cause = state.rescaling, record.offset
+    if body.is_adaptive:
+        return _start_adaptive(state, record, body)
     request = next((each for each in rescaling.requests if each.offset == record.header.cause), None)
     if request is None or rescaling.current is not None:
         return state
+    state = _without_request(state, request.offset)
+    bounds = state.rescaling.bounds.update(dict(body.bounds))
+    state = replace(state, rescaling=replace(state.rescaling, bounds=bounds).with_places(state.graph))
+    return _start(state, _rescale(state, request, cause, body))
+
+
+def _start_adaptive(state: StartedJob, record: Record, body: job_master.RescaleStarted) -> StartedJob:
+    """Starts a rescale that the adaptive scheduler has decided, unless the job has changed meanwhile."""
+    current, cause = state.rescaling.current, record.offset
+    if state.status not in job_status.ACTIVE:
+        return state
+    request = RescaleRequest(
+        offset=cause,
+        time=record.header.time,
+        requester=adaptive_scheduler.REQUESTER,
+        tenant=state.tenant,
+        reason=body.reason,
+    )
+    if not body.has_cut:
+        if not state.is_untouched or (current is not None and current.phase is not RescalePhase.DEPLOYING):
+            return state
+        if current is not None:
+            # The answer to an earlier request is for this parallelism.
+            request = current.request
+        rescale = replace(_rescale(state, request, cause, body), phase=RescalePhase.RESTARTING)
+        state = replace(state, rescaling=replace(state.rescaling, current=rescale))
+        return adaptive_scheduler.start_with(state, record)
+    if current is not None or state.is_short_of_slots:
+        return state
+    return _start(state, _rescale(state, request, cause, body))
+
+
+def _rescale(
+    state: StartedJob, request: RescaleRequest, cause: int, body: job_master.RescaleStarted
+) -> Rescale:
     graph = with_parallelism(state.graph, body.parallelism)
     rescale = Rescale(request, cause, Map(changed_vertices(state.graph, graph)), graph)
-    state = _without_request(state, request.offset)
-    rescaling = replace(
-        state.rescaling, current=rescale, bounds=state.rescaling.bounds.update(dict(body.bounds))
-    )
-    return follow(replace(state, rescaling=rescaling), cause)
+    # If only the bounds change, the job has its parallelism already.
+    has_change = rescale.parallelism or not state.rescaling.is_adaptive
+    return rescale if has_change else replace(rescale, phase=RescalePhase.DEPLOYING)
+
+
+def _start(state: StartedJob, rescale: Rescale) -> StartedJob:
+    return follow(replace(state, rescaling=replace(state.rescaling, current=rescale)), rescale.cause)
 
 
 def on_rescale_failed(state: StartedJob, record: Record, body: client.RescaleFailed) -> StartedJob:
-    return _answered(owed_events.on_rescale_failed(state, record, body), record)
+    return _answered(owed_events.on_rescale_failed(state, record, body), record, has_failed=True)
 
 
 def on_job_rescaled(state: StartedJob, record: Record, _body: client.JobRescaled) -> StartedJob:
     return _answered(state, record)
 
 
-def _answered(state: StartedJob, record: Record) -> StartedJob:
+def _answered(state: StartedJob, record: Record, *, has_failed: bool = False) -> StartedJob:
     current = state.rescaling.current
     if current is None or current.request.offset != record.header.cause:
         return _without_request(state, record.header.cause)
-    state = replace(state, rescaling=replace(state.rescaling, current=None))
+    rescaling = replace(state.rescaling, current=None)
+    if rescaling.is_adaptive:
+        rescaling = replace(rescaling, last_end=record.header.time, has_failed=has_failed)
+    state = replace(state, rescaling=rescaling)
     why = f"job {state.job_id} is not rescaled"
     for allocation_id, request in sorted(state.slots.requests.items()):
         if state.is_reserve(request):
@@ -105,14 +147,15 @@ def outgoing_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
         except RequestRefused as refused:
             events.append(_failed(state, request, str(refused)))
             continue
-        if not parallelism:
+        bounds = validation.bounds_of(state, request)
+        if not parallelism and not validation.changes_bounds(state, bounds):
             events.append(_rescaled(state, request, parallelism, 0))
             continue
         has_started = True
         body = job_master.RescaleStarted(
             job_id=state.job_id,
             parallelism=dict(parallelism),
-            bounds=dict(validation.bounds_of(state, request)),
+            bounds=dict(bounds),
             reason=request.reason,
         )
         events.append(OutgoingEvent(address(JOB_MASTER, state.job_id), body, request.offset))

@@ -25,6 +25,7 @@ from ..slot_pool import SlotStep
 from ..slot_sharing import SlotSharingManager
 from ..state import ConnectionState, Counts, Execution, StartedJob
 from ..topology import SchedulingTopology, VertexKey
+from .fitting import slots_to_assign
 from .state import RescalePhase, Rescaling
 
 
@@ -43,9 +44,9 @@ def change_graph(state: StartedJob, record: Record) -> tuple[StartedJob, list[Ve
         topology=topology,
         scheduled_vertices=_with_parts(state.scheduled_vertices, origins),
         vertices_with_output=_with_parts(state.vertices_with_output, origins),
-        rescaling=_with_new_vertices(state.rescaling, current.graph, origins).with_phase(
-            RescalePhase.DEPLOYING
-        ),
+        rescaling=_with_new_vertices(state.rescaling, current.graph, origins)
+        .with_places(current.graph)
+        .with_phase(RescalePhase.DEPLOYING),
         # The new tasks have other key groups: they continue none of the files that the old ones wrote.
         checkpoints=replace(state.checkpoints, force_full=True),
     )
@@ -82,8 +83,9 @@ def _release_slots(state: StartedJob, record: Record) -> StartedJob:
     for allocation_id in sorted(state.slots.requests):
         state = slot_moves.give_back(state, allocation_id, why, cause)
     pool = state.slots
-    allocated = [slot for slot in pool.slots.values() if slot.step is SlotStep.ALLOCATED]
-    for slot in sorted(allocated, key=lambda slot: (slot.slot or ("", 0), slot.allocation_id)):
+    for slot in slots_to_assign(pool):
+        if slot.step is not SlotStep.ALLOCATED:
+            continue
         pool = pool.available(slot.allocation_id, record.header.time, cause)
     failure = state.pending_failure
     if failure is not None:
@@ -92,12 +94,13 @@ def _release_slots(state: StartedJob, record: Record) -> StartedJob:
 
 
 def _with_new_executions(state: StartedJob, cause: int) -> StartedJob:
-    before = state.executions
+    before, is_untouched = state.executions, state.is_untouched
     numbers: dict[str, int] = {}
     last: dict[VertexKey, Execution] = {}
     for key, attempt in state.current_attempts.items():
         execution = before[attempt]
-        numbers[key[0]] = max(numbers.get(key[0], 0), execution.attempt_number)
+        if not is_untouched:
+            numbers[key[0]] = max(numbers.get(key[0], 0), execution.attempt_number)
         last[key] = execution
     found: dict[str, Execution] = {}
     current: dict[VertexKey, str] = {}

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from ....schemas.types import JobGraph, ParallelismBounds
 from ...core.role import IllegalTransition, Time
+from .fitting import Place, find_places
 
 MOST_CUTS = 3
 """The number of cuts that may be aborted before the rescale fails."""
@@ -88,10 +89,24 @@ class Rescaling(msgspec.Struct, frozen=True):
     default_vertices: frozenset[str] = frozenset()
     """The vertices that a parallelism without a vertex applies to."""
     bounds: Map[str, ParallelismBounds] = Map()
-    """By vertex id: what was requested last."""
+    """By vertex id: what was requested last. Of a job with the adaptive scheduler, all vertices that may change."""
+    is_adaptive: bool = False
+    """Whether the parallelism follows the slots (adaptive_scheduler.py), as the fields down to `has_failed` say."""
+    places: tuple[Place, ...] = ()
+    """All places that the job may need within its bounds."""
+    slots_changed: Time = 0
+    """When the last slot came or went, or tasks began to wait for slots."""
+    last_end: Time = 0
+    """When the last rescale ended."""
+    has_failed: bool = False
+    """Whether it failed."""
     requests: tuple[RescaleRequest, ...] = ()
     """Requests without a verdict, in order."""
     current: Rescale | None = None
+
+    def with_places(self, graph: JobGraph) -> Rescaling:
+        """Returns it with the places for the graph and the bounds."""
+        return replace(self, places=find_places(graph, self.bounds)) if self.is_adaptive else self
 
     def is_in(self, *phases: RescalePhase) -> bool:
         """Whether a rescale is in one of these phases."""

@@ -14,11 +14,12 @@ from ....pipelines.graph.parallelism import (
     with_parallelism,
 )
 from ....pipelines.graph.validation import validate
-from ....schemas.types import ParallelismBounds
+from ....schemas.types import JobGraph, ParallelismBounds
 from .. import job_status
 from ..checkpoints.stop_phase import StopPhase
 from ..state import StartedJob
 from .finished_subtasks import find_finished
+from .fitting import graph_at, largest_width, least_width, width_of
 from .state import RescaleRequest
 
 _REASONS = 3
@@ -65,11 +66,42 @@ def check(state: StartedJob, request: RescaleRequest) -> Mapping[str, int]:
         raise RequestRefused(f"job {job_id} is being rescaled already: ask again when that is over")
     if checkpoints.stop is not StopPhase.NONE or any(each.stops for each in checkpoints.requests):
         raise RequestRefused(f"job {job_id} is being stopped with a savepoint")
+    if state.rescaling.is_adaptive and state.is_untouched:
+        raise RequestRefused(f"job {job_id} waits for its first slots: ask again when it runs")
     bounds = bounds_of(state, request)
     graph = with_parallelism(state.graph, {vertex_id: each.upper_bound for vertex_id, each in bounds.items()})
     parallelism = changed_vertices(state.graph, graph)
+    if state.rescaling.is_adaptive:
+        return _check_adaptive(state, request, bounds)
     if not parallelism:
         return parallelism
+    _check_graph(state, request, graph)
+    return parallelism
+
+
+def _check_adaptive(
+    state: StartedJob, request: RescaleRequest, bounds: Mapping[str, ParallelismBounds]
+) -> Mapping[str, int]:
+    """Returns what changes at once: the job gets more subtasks when it has slots."""
+    all_bounds = state.rescaling.bounds.update(dict(bounds))
+    if changes_bounds(state, bounds):
+        _check_graph(state, request, graph_at(state.graph, all_bounds, largest_width(all_bounds)))
+    width = max(width_of(state.topology, state.rescaling.bounds), least_width(all_bounds))
+    graph = graph_at(state.graph, all_bounds, width)
+    parallelism = changed_vertices(state.graph, graph)
+    if parallelism:
+        _check_graph(state, request, graph)
+    return parallelism
+
+
+def changes_bounds(state: StartedJob, bounds: Mapping[str, ParallelismBounds]) -> bool:
+    """Whether a job with the adaptive scheduler would get other bounds."""
+    before = state.rescaling
+    return before.is_adaptive and any(before.bounds.get(key) != each for key, each in bounds.items())
+
+
+def _check_graph(state: StartedJob, request: RescaleRequest, graph: JobGraph) -> None:
+    """Raises RequestRefused if the job can't become this graph."""
     if not state.options.checkpointing.checkpoints_directory:
         raise RequestRefused("the cluster has no directory for checkpoints: set state.checkpoints.dir")
     # Its options, to which the Dispatcher has added those of the cluster, were checked at its submission.
@@ -87,7 +119,6 @@ def check(state: StartedJob, request: RescaleRequest) -> Mapping[str, int]:
             f"it would need {needed:,} slots, and may use {request.max_slots:,}: a job of a tenant with a limit of"
             " slots keeps to those that it was submitted with"
         )
-    return parallelism
 
 
 def not_running(job_id: str, status: str) -> str:

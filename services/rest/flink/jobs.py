@@ -96,7 +96,7 @@ class JobConfiguration(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class ParallelismBounds(msgspec.Struct, frozen=True, rename="camel"):
-    """The bounds of the parallelism of a vertex: a job runs at the upper ones."""
+    """The bounds of the parallelism of a vertex: a job with the default scheduler runs at the upper ones."""
 
     lower_bound: Annotated[int, msgspec.Meta(ge=1, le=1 << 15)]
     upper_bound: Annotated[int, msgspec.Meta(ge=1, le=1 << 15)]

@@ -118,7 +118,7 @@ class _JobMetrics:
         state, outcome = self.state, self.outcome
         if not isinstance(state, StartedJob) or state.status not in ACTIVE:
             return
-        if state.slots.requests:
+        if state.missing_slots:
             outcome.waited += length
         if outcome.ran is not None and not state.is_fully_running:
             outcome.interrupted += length

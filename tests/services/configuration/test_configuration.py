@@ -78,7 +78,7 @@ _CANDIDATES = (
         "open",
         "DEBUG",
     ),
-    *("json", "ES256;RS256"),
+    *("json", "ES256;RS256", "adaptive", "reactive"),
 )
 
 

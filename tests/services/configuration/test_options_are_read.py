@@ -19,16 +19,17 @@ import pytest
 import tailrace.pipelines
 import tailrace.services
 from tailrace.infra.config.options import ConfigOption
-from tailrace.pipelines.graph import autoscaler_options, job_options
+from tailrace.pipelines.graph import adaptive_scheduler_options, autoscaler_options, job_options
 from tailrace.services.configuration import Configuration, options, role_options
 from tailrace.services.configuration.options.resource_manager import WorkerDriver
 from tailrace.services.resource_manager.drivers.factory import DRIVERS, create_drivers
 
 SUBJECTS = [import_module(f"{options.__name__}.{module.name}") for module in iter_modules(options.__path__)]
-DECLARED_IN = {Path(str(module.__file__)) for module in (options, *SUBJECTS, job_options, autoscaler_options)}
+OF_JOBS = (job_options, adaptive_scheduler_options, autoscaler_options)
+DECLARED_IN = {Path(str(module.__file__)) for module in (options, *SUBJECTS, *OF_JOBS)}
 BY_CONSTANT: dict[str, ConfigOption[Any]] = {
     name: value
-    for module in (*SUBJECTS, job_options, autoscaler_options)
+    for module in (*SUBJECTS, *OF_JOBS)
     for name, value in vars(module).items()
     if isinstance(value, ConfigOption)
 }
@@ -58,13 +59,14 @@ def loaded(tree: ast.AST) -> set[str]:
 
 
 def fields_read(tree: ast.AST) -> set[str]:
-    """Returns x in options.x and in <anything>.options.x, or after checkpointing or autoscaler; (class, x) as "class.x"
+    """Returns x in options.x and in <anything>.options.x, or after checkpointing, autoscaler or
+    adaptive_scheduler; (class, x) as "class.x"
     in a pattern, or of an annotated argument."""
     results: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute | ast.Name):
             owner = node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id
-            if owner in ("options", "checkpointing", "autoscaler"):
+            if owner in ("options", "checkpointing", "autoscaler", "adaptive_scheduler"):
                 results.add(node.attr)
         if isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Name):
             results |= {f"{node.cls.id}.{name}" for name in node.kwd_attrs}

@@ -9,7 +9,14 @@ from typing import Any, TypeVar
 from tailrace.schemas import client, everyone, job_master
 from tailrace.schemas.body import Body
 from tailrace.schemas.event import Record
-from tailrace.schemas.types import ExecutionState, Header, JobGraph, ResourceProfile, SlotOffer
+from tailrace.schemas.types import (
+    ExecutionState,
+    Header,
+    JobGraph,
+    ParallelismBounds,
+    ResourceProfile,
+    SlotOffer,
+)
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.job_master import JobMaster
 from tailrace.services.job_master.state import Execution, StartedJob
@@ -31,6 +38,7 @@ class Job:
         graph: JobGraph,
         configuration: Mapping[str, str] | None = None,
         savepoint_path: str | None = None,
+        bounds: Mapping[str, ParallelismBounds] | None = None,
     ) -> None:
         self.role = JobMaster()
         self.state: Any = self.role.initial(JOB)
@@ -43,6 +51,7 @@ class Job:
             job_graph=graph,
             configuration={"execution.isolation": "vertex", **(configuration or {})},
             savepoint_path=savepoint_path,
+            bounds=dict(bounds or {}),
         )
         self.receive("dispatcher", start)
 

@@ -85,7 +85,8 @@ def check_trees(state: StartedJob) -> None:
                 of = {state.topology.vertices[leaf.vertex_id].co_location_group for leaf in leaves(child)}
                 assert of == ({None} if isinstance(child, SingleTaskSlot) else {child.group})
         held = state.slots.slots.get(tree.allocation_id)
-        assert tree.resolved == (held is not None and held.slot == slot)
+        is_held = held is not None and held.slot in _sharing(state, tree.allocation_id, slot)
+        assert tree.resolved == is_held
         requested = state.slots.requests.get(tree.allocation_id)
         if not tree.resolved and _restarts_tasks(state):
             if slot in without_verdict:
@@ -110,6 +111,15 @@ def check_trees(state: StartedJob) -> None:
         assert not state.sharing.trees
         assert not state.slots.slots
         assert not state.slots.requests
+
+
+def _sharing(state: StartedJob, allocation_id: str, slot: tuple[str, int]) -> set[tuple[str, int]]:
+    """Returns the trees of a slot: several of one group, if the adaptive scheduler has shared it."""
+    if not state.rescaling.is_adaptive:
+        return {slot}
+    trees = {key for key, tree in state.sharing.trees.items() if tree.allocation_id == allocation_id}
+    assert len({group for group, _ in trees}) <= 1
+    return trees
 
 
 def _restarts_tasks(state: StartedJob) -> bool:

@@ -117,6 +117,54 @@ def test_oldest_request_is_served_first_also_after_waiting_again() -> None:
     assert requested_slots(manager.settle()) == [("b", "te-1")]
 
 
+def ask_for_more(manager: Manager, allocation_id: str) -> None:
+    """The job asks for a slot for a higher parallelism."""
+    body = resource_manager.RequestSlot(job_id="j", allocation_id=allocation_id, is_optional=True)
+    manager.receive("job_master/j", body)
+
+
+def test_optional_request_is_served_after_all_others() -> None:
+    manager = one()
+    for allocation_id in "ab":
+        ask_for_more(manager, allocation_id)
+    manager.request("c")
+    assert requested_slots(manager.settle()) == [("c", "te-1")]
+    manager.accept("c")
+    manager.free("c")
+    assert requested_slots(manager.settle()) == [("a", "te-1")]
+
+
+def test_optional_request_waits_without_timeout_and_is_not_counted() -> None:
+    manager = one()
+    manager.request("a")
+    manager.settle()
+    manager.accept("a")
+    for allocation_id in "bc":
+        ask_for_more(manager, allocation_id)
+    assert manager.wait(100_000) == []
+    assert manager.state.slot_manager.requests.jobs["j"].wanted == 1
+    manager.register("te-2")
+    assert requested_slots(manager.settle()) == [("b", "te-2")]
+    assert manager.state.slot_manager.requests.jobs["j"].wanted == 2
+
+
+def test_optional_request_that_loses_its_slot_is_as_any_other() -> None:
+    manager = one()
+    ask_for_more(manager, "a")
+    manager.settle()
+    reject(manager, "a")
+    assert reasons(manager.wait(100_000))
+
+
+def test_cancelled_optional_request_is_removed() -> None:
+    manager = Manager()
+    manager.job()
+    ask_for_more(manager, "a")
+    manager.receive("job_master/j", resource_manager.CancelSlotRequest(allocation_id="a", reason=""))
+    assert not manager.state.slot_manager.requests.jobs
+    assert manager.wait(3600) == []
+
+
 def test_cancelled_request_is_removed_and_its_slot_stays_pending_until_answer() -> None:
     manager = one()
     manager.request("a")

@@ -26,6 +26,7 @@ from tailrace.services.job_master.state import NewJob
 from ...submitted_tasks import submitted_tasks
 from ..async_simulator import AsyncSimulator, SimulatedProcess
 from ..false_headers import draw_false_event
+from .adaptive_chaos import AdaptiveChaos, any_adaptive_scheduler
 from .autoscaler_chaos import AUTOSCALER, AutoscalerChaos
 from .checkpoint_chaos import CHECKPOINT_FAULT_ACTIONS, CheckpointChaos
 from .clocks import LARGEST_ERROR, HostClock
@@ -80,7 +81,7 @@ FAULT_ACTIONS = {
 """Weights of faults and requests, before the factors of a seed."""
 
 
-class Chaos(CheckpointChaos, OperationChaos, MastersChaos, AutoscalerChaos):
+class Chaos(CheckpointChaos, OperationChaos, MastersChaos, AutoscalerChaos, AdaptiveChaos):
     """One run: `run` raises AssertionError if a law is broken. Without `run`, its methods are the steps."""
 
     def __init__(
@@ -93,12 +94,14 @@ class Chaos(CheckpointChaos, OperationChaos, MastersChaos, AutoscalerChaos):
         operators: random.Random | None = None,
         rescales: random.Random | None = None,
         autoscales: random.Random | None = None,
+        slots: random.Random | None = None,
     ) -> None:
         """`stands_by`: whether there are standby masters; None: random. `outsiders`: draws the events of an outsider
         after some steps; None: nobody else writes to the log. `clocks`: draws the wall clocks of the processes; None:
         they have one clock. `operators`: draws what operators request after some steps; None: nothing. `rescales`:
         draws requests for another parallelism; None: there are none. `autoscales`: draws what is measured of tasks;
-        None: jobs have no autoscaler."""
+        None: jobs have no autoscaler. `slots`: draws slots that come and go, for jobs with the adaptive
+        scheduler; None: jobs have the default one."""
         self.outsiders = outsiders
         self.operators = operators
         self.rescales = rescales
@@ -107,6 +110,9 @@ class Chaos(CheckpointChaos, OperationChaos, MastersChaos, AutoscalerChaos):
         self.stands_by = draw.random() < 0.5 if stands_by is None else stands_by
         kind = StandbyWorld if self.stands_by else AsyncSimulator
         configuration = {**self._configuration(), **(AUTOSCALER if autoscales is not None else {})}
+        self.slot_changes = slots
+        if slots is not None:
+            configuration.update(any_adaptive_scheduler(slots))
         self.world = kind(configuration, draw)
         if clocks is not None:
             self.world.create_clock = functools.partial(HostClock, clocks, lambda: self.world.now)
@@ -157,6 +163,8 @@ class Chaos(CheckpointChaos, OperationChaos, MastersChaos, AutoscalerChaos):
             self.rescale(self.rescales)
         if self.autoscales is not None and self.autoscales.random() < 0.2:
             self.measure_tasks(self.autoscales)
+        if self.slot_changes is not None and self.slot_changes.random() < 0.4:
+            self.change_slots(self.slot_changes)
         self.invariants.always()
 
     def begin(self) -> None:
@@ -186,6 +194,7 @@ class Chaos(CheckpointChaos, OperationChaos, MastersChaos, AutoscalerChaos):
             for _ in range(3):
                 world.tick(LONG_S)
                 self.rest()
+            self.invariants.adaptive_jobs_use_their_slots()
         self.everybody_returns()
         for job_id in self.jobs():
             world.request(cancellation(job_id))

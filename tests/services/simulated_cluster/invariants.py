@@ -15,7 +15,15 @@ from tailrace.schemas.types import ExecutionState, JobStatus
 from tailrace.services.core.resource_profile import profile_key
 from tailrace.services.core.role import CLIENT, RESOURCE_MANAGER, kind_of
 from tailrace.services.dispatcher.state import DispatcherState, Phase, submitter_of
+from tailrace.services.job_master.checkpoints.stop_phase import StopPhase
 from tailrace.services.job_master.job_status import ACTIVE
+from tailrace.services.job_master.rescale.fitting import (
+    fitting_width,
+    largest_width,
+    least_width,
+    slots_to_assign,
+    width_of,
+)
 from tailrace.services.job_master.slot_pool import SlotStep
 from tailrace.services.job_master.slot_sharing import leaves
 from tailrace.services.job_master.state import NewJob, StartedJob, TerminatedJob
@@ -249,6 +257,26 @@ class Invariants:
                     assert resource_id not in world.workers, (
                         f"{resource_id} does not offer {asked} to {address}"
                     )
+
+    def adaptive_jobs_use_their_slots(self) -> None:
+        """After all timeouts: a job with the adaptive scheduler that runs has the highest parallelism within its bounds
+        that fits its slots, and asks for the slots of a higher one."""
+        for address, state in self.world.truth.states.items():
+            if not isinstance(state, StartedJob) or not state.rescaling.is_adaptive:
+                continue
+            rescaling = state.rescaling
+            is_calm = state.is_fully_running and rescaling.current is None and not rescaling.requests
+            if not is_calm or state.counts.finished or state.checkpoints.stop is not StopPhase.NONE:
+                continue
+            width, widest = width_of(state.topology, rescaling.bounds), largest_width(rescaling.bounds)
+            held = slots_to_assign(state.slots)
+            fitting = fitting_width(rescaling.places, held, widest)
+            assert fitting is None or fitting <= width, (
+                f"{address} could have {fitting} subtasks, not {width}"
+            )
+            assert fitting is None or fitting == width or least_width(rescaling.bounds) == width, address
+            if width < widest and not state.shares_slots and len(held) == len(state.sharing.trees):
+                assert any(request.is_optional for request in state.slots.requests.values()), address
 
     def _jobs_have_ended(self) -> None:
         world = self.world

@@ -26,8 +26,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def test_invariants_hold_in_random_cluster(seed: int) -> None:
     # In every second run an outsider writes to the log as well, in every third one the hosts have own clocks, in most
-    # operators quarantine TaskExecutors, and pause and restart jobs, in most jobs are rescaled, and in some jobs have
-    # autoscalers.
+    # operators quarantine TaskExecutors, and pause and restart jobs, in most jobs are rescaled, in some jobs have
+    # autoscalers, and in some the adaptive scheduler.
     chaos = Chaos(
         random.Random(seed),
         outsiders=random.Random(seed) if seed % 2 else None,
@@ -35,6 +35,7 @@ def test_invariants_hold_in_random_cluster(seed: int) -> None:
         operators=random.Random(seed) if seed % 4 else None,
         rescales=random.Random(seed) if seed % 5 else None,
         autoscales=random.Random(seed) if seed % 7 in (0, 3) else None,
+        slots=random.Random(seed) if seed % 11 in (2, 5, 6, 9) else None,
     )
     try:
         chaos.run()
