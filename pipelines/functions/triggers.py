@@ -70,7 +70,9 @@ class EventTimeTrigger(Trigger[Any]):
         if upcoming.get() != time:
             return CONTINUE
         upcoming.clear()
-        return FIRE
+        has_ended = context.current_processing_time() == _END_OF_TIME
+        # At the end of the input the firing at the end of the window follows.
+        return CONTINUE if has_ended and window.max_timestamp > context.current_watermark() else FIRE
 
     def can_merge(self) -> bool:
         return True

@@ -27,6 +27,7 @@ from pipelines.runtime.harness import (
     run,
 )
 
+from tailrace import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from tailrace.pipelines.functions import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
@@ -55,6 +56,7 @@ from tailrace.pipelines.runtime.common.failures import UserCodeError
 from tailrace.pipelines.runtime.operators.task_context import TaskContext
 from tailrace.pipelines.runtime.records.buffers import NO_WATERMARK
 from tailrace.pipelines.types import Types
+from tailrace.testing import StreamHarness
 
 Pair = tuple[str, int]
 PAIR = Types.TUPLE([str, int])
@@ -704,3 +706,38 @@ def test_evictor_that_keeps_all_changes_nothing(
     )
     assert counted(evicting.records, "none") == counted(plain.records, "none")
     assert Counter(evicting.sides.get("late", [])) == Counter(plain.sides.get("late", []))
+
+
+@pytest.mark.parametrize(
+    "assigner",
+    [
+        TumblingEventTimeWindows.of(milliseconds=10),
+        SlidingEventTimeWindows.of(milliseconds=10, slide_milliseconds=4),
+        EventTimeSessionWindows.with_gap(milliseconds=5),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        EventTimeTrigger.create(),
+        EventTimeTrigger.create().with_early_firings(milliseconds=7).with_late_firings(milliseconds=7),
+        PurgingTrigger.of(EventTimeTrigger.create().with_early_firings(milliseconds=7)),
+    ],
+    ids=str,
+)
+def test_end_of_input_fires_each_window_once(assigner: Any, trigger: Trigger[Any]) -> None:
+    """As a watermark behind all windows does, although the end moves the clock too."""
+
+    def fired(end: Callable[[StreamHarness], None]) -> Counter[Any]:
+        with StreamHarness(
+            lambda pairs: pairs.key_by(0).window(assigner).trigger(trigger).sum(1),
+            types=[tuple[str, int]],
+            now_ms=0,
+        ) as harness:
+            for timestamp, pair in enumerate([("a", 1), ("b", 2), ("a", 4), ("a", 8)]):
+                harness.process_element(pair, 8 * timestamp)
+            end(harness)
+            return Counter(harness.extract_output())
+
+    assert fired(StreamHarness.end_input) == fired(lambda harness: harness.process_watermark(1_000))
