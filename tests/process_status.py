@@ -16,6 +16,22 @@ def has_ended(pid: int) -> bool:
         return True
 
 
+def process_name(process: psutil.Process) -> str:
+    """Returns the name of a process, an empty text if it has ended."""
+    try:
+        return process.name()
+    except psutil.Error:
+        return ""
+
+
+def children_of(process: psutil.Process) -> list[psutil.Process]:
+    """Returns the children of a process, none if it has ended."""
+    try:
+        return process.children()
+    except psutil.Error:
+        return []
+
+
 def command_line(process: psutil.Process) -> list[str]:
     """Returns the arguments of a process, none if it has ended or belongs to somebody else."""
     try:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import psutil
 from msgspec.structs import replace
-from process_status import command_line
+from process_status import command_line, process_name
 
 from tailrace.infra.kafka import EmbeddedKafka
 from tailrace.infra.processes import ProcessIdentity
@@ -136,7 +136,11 @@ class FaultInjectionCluster:
     def spark(self, taskexecutor: str) -> psutil.Process | None:
         """Returns the JVM of a TaskExecutor."""
         return next(
-            (descendant for descendant in self._descendants(taskexecutor) if _name(descendant) == "java"),
+            (
+                descendant
+                for descendant in self._descendants(taskexecutor)
+                if process_name(descendant) == "java"
+            ),
             None,
         )
 
@@ -201,12 +205,6 @@ def stream_tasks(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
 
 def _is_broadcast(_sender: str, recipient: str) -> bool:
     return recipient == EVERYONE
-
-
-def _name(process: psutil.Process) -> str:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.name()
-    return ""
 
 
 def _is_zygote(process: psutil.Process) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 from polling import TIMEOUT_S, wait_until
-from process_status import command_line
+from process_status import children_of, command_line, process_name
 
 from tailrace.schemas import client, everyone, job_master, task_executor
 from tailrace.schemas.event import Record
@@ -220,7 +220,7 @@ def test_task_executor_killed_while_job_runs(cluster: Cluster, text: TextServer,
 
 
 def _has_workers(jvm: psutil.Process) -> bool:
-    return any(child.name().startswith("python") for child in jvm.children())
+    return any(process_name(child).startswith("python") for child in children_of(jvm))
 
 
 @pytest.mark.parametrize("what", ["Spark's JVM", "the process that StreamTasks are forked from"])
@@ -237,7 +237,7 @@ def test_process_of_task_executor_killed_while_job_runs(
         children = psutil.Process(cluster.pid(victim)).children()
         if is_jvm:
             # Spark has started when the JVM has workers. Earlier, it has children of the shell that it was.
-            return [child for child in children if child.name() == "java" and _has_workers(child)]
+            return [child for child in children if process_name(child) == "java" and _has_workers(child)]
         return [child for child in children if "zygote" in " ".join(command_line(child))]
 
     (needed,) = wait_until(find, f"{what} in {victim}")

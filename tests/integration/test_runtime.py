@@ -18,6 +18,7 @@ import psutil
 import pytest
 from kafka_topics import Topics
 from polling import TIMEOUT_S, wait_until
+from process_status import process_name
 from runtime_jobs import Job, Reports
 
 from tailrace.infra.kafka import EmbeddedKafka
@@ -355,7 +356,7 @@ def test_killed_task_executor_leaves_no_process(kafka: EmbeddedKafka, tmp_path: 
             assert executor.stdout is not None
             assert executor.stdout.readline() == "started\n"
             children = psutil.Process(executor.pid).children(recursive=True)
-            assert {"java"} <= {child.name() for child in children}
+            assert {"java"} <= {process_name(child) for child in children}
         finally:
             executor.kill()
     _, alive = psutil.wait_procs(children, timeout=TIMEOUT_S)
