@@ -110,6 +110,12 @@ def find_dispatcher(states: Mapping[str, object]) -> DispatcherState:
     return state if isinstance(state, DispatcherState) else DispatcherState()
 
 
+def find_started_job(states: Mapping[str, object], job_id: str) -> StartedJob | None:
+    """Returns the state of a job's JobMaster; None if the job has not started, or is compacted after its end."""
+    state = states.get(address(JOB_MASTER, job_id))
+    return state if isinstance(state, StartedJob) else None
+
+
 def jobs(fold: HistoryProjection) -> list[JobView]:
     """Returns all jobs, in the order of their submission."""
     state = find_dispatcher(fold.replica.states)

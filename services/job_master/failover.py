@@ -178,9 +178,7 @@ def rerequest_slots(state: StartedJob, why: str, cause: int) -> StartedJob:
         return state
     pending = [each for each in state.slots.requests.values() if each.step is SlotStep.PENDING]
     # A rescale requests its own slots again by itself.
-    waiting = sorted(
-        request.slot for request in pending if request.replaces is None and not state.is_reserve(request)
-    )
+    waiting = sorted(each.slot for each in state.tree_requests() if each.step is SlotStep.PENDING)
     for request in sorted(pending, key=lambda each: (each.slot, each.allocation_id)):
         state = slot_moves.give_back(state, request.allocation_id, why, cause)
     return scheduling.find_slots(state, waiting, cause)

@@ -44,7 +44,7 @@ def offset_resets_of(state: StartedJob, vertex_id: str) -> tuple[OffsetsReset, .
         return ()
     (vertex,) = (each for each in state.graph.vertices if each.vertex_id == vertex_id)
     source = vertex.operators[0].operator_id
-    return _filtered(state.offset_resets, lambda each: each.operator_id == source)
+    return _filter_offsets(state.offset_resets, lambda each: each.operator_id == source)
 
 
 def positions_after_resets(state: StartedJob) -> dict[Place, int]:
@@ -60,7 +60,7 @@ def positions_after_resets(state: StartedJob) -> dict[Place, int]:
 def _with_reset(resets: Sequence[OffsetsReset], reset: OffsetsReset) -> tuple[OffsetsReset, ...]:
     """Adds a reset. Of several resets of a partition the last one counts."""
     places = {_place(each) for each in reset.offsets}
-    return (*_filtered(resets, lambda each: _place(each) not in places), reset)
+    return (*_filter_offsets(resets, lambda each: _place(each) not in places), reset)
 
 
 def _newest(resets: tuple[OffsetsReset, ...]) -> tuple[OffsetsReset, ...]:
@@ -77,7 +77,7 @@ def _place(offset: PartitionOffset) -> Place:
     return offset.operator_id, offset.topic, offset.partition
 
 
-def _filtered(
+def _filter_offsets(
     resets: Sequence[OffsetsReset], is_wanted: Callable[[PartitionOffset], bool]
 ) -> tuple[OffsetsReset, ...]:
     filtered = (replace(each, offsets=tuple(filter(is_wanted, each.offsets))) for each in resets)

@@ -9,7 +9,7 @@ TerminatedJob  that; or the second failure of its JobMaster        for ever
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import ClassVar, Final
 
@@ -222,8 +222,13 @@ class StartedJob(JobResult, frozen=True, tag=True, kw_only=True):
             return True
         if self.rescaling.current is None and not self.rescaling.is_adaptive:
             return self.slots.is_short
-        requests = self.slots.requests.values()
-        return any(request.replaces is None and not self.is_reserve(request) for request in requests)
+        return next(self.tree_requests(), None) is not None
+
+    def tree_requests(self) -> Iterator[PendingRequest]:
+        """Yields the requests for slots without which tasks can't run."""
+        for request in self.slots.requests.values():
+            if request.replaces is None and not self.is_reserve(request):
+                yield request
 
     def is_reserve(self, request: PendingRequest) -> bool:
         """Whether a rescale or the adaptive scheduler has requested the slot, for a task that does not exist yet."""

@@ -439,13 +439,13 @@ class DataStream(Partitioning[T], Sinks[T]):
     def window_all(self, assigner: WindowAssigner) -> AllWindowedStream[T]:
         """Groups all records by windows, in one subtask."""
         check_assigner("window_all", assigner)
-        return AllWindowedStream._of(self._keyed(NO_KEY, "window_all"), assigner)
+        return AllWindowedStream._from_assigner(self._keyed(NO_KEY, "window_all"), assigner)
 
     def count_window_all(self, size: int, slide: int | None = None) -> AllWindowedStream[T]:
         """Groups each `size` records, in one subtask. `slide`: after each `slide` records, the last `size` ones."""
         trigger, evictor = count_functions("count_window_all", size, slide)
         keyed = self._keyed(NO_KEY, "count_window_all")
-        return AllWindowedStream._of(keyed, GlobalWindows(), trigger, evictor)
+        return AllWindowedStream._from_assigner(keyed, GlobalWindows(), trigger, evictor)
 
     def _keyed(self, key: Key, step: str) -> KeyedStream[T, Any]:
         made = self._program.add(
@@ -587,12 +587,12 @@ class KeyedStream(DataStream[T], Generic[T, K]):
     def window(self, assigner: WindowAssigner) -> WindowedStream[T, K]:
         """Groups the records of each key by windows."""
         check_assigner("window", assigner)
-        return WindowedStream._of(self, assigner)
+        return WindowedStream._from_assigner(self, assigner)
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream[T, K]:
         """Groups each `size` records of a key. `slide`: after each `slide` records, the last `size` ones."""
         trigger, evictor = count_functions("count_window", size, slide)
-        return WindowedStream._of(self, GlobalWindows(), trigger, evictor)
+        return WindowedStream._from_assigner(self, GlobalWindows(), trigger, evictor)
 
     def interval_join(self, other: KeyedStream[U, K]) -> IntervalJoinStreams[T, U]:
         """Joins the records of both streams that have one key and near timestamps:
@@ -892,7 +892,7 @@ class Windowed(OnlyInPrograms, Generic[T]):
         self._settings = settings
 
     @classmethod
-    def _of(
+    def _from_assigner(
         cls,
         keyed: KeyedStream[T, Any],
         assigner: WindowAssigner,

@@ -57,7 +57,7 @@ class WindowSettings:
         """Sets the trigger. Raises ProgramError."""
         if not isinstance(trigger, Trigger):
             raise refusal(
-                "trigger", f"expected a trigger such as CountTrigger.of(5), not {_described(trigger)}"
+                "trigger", f"expected a trigger such as CountTrigger.of(5), not {_describe(trigger)}"
             )
         if is_session(self.assigner) and not trigger.can_merge():
             raise refusal(
@@ -81,7 +81,7 @@ class WindowSettings:
         """Sets the evictor. Raises ProgramError."""
         if not isinstance(evictor, Evictor):
             raise refusal(
-                "evictor", f"expected an evictor such as CountEvictor.of(5), not {_described(evictor)}"
+                "evictor", f"expected an evictor such as CountEvictor.of(5), not {_describe(evictor)}"
             )
         return dataclasses.replace(self, evictor=evictor)
 
@@ -192,11 +192,11 @@ def check_assigner(step: str, assigner: object) -> None:
         raise refusal(
             step,
             "expected a window assigner such as TumblingProcessingTimeWindows.of(seconds=5),"
-            f" not {_described(assigner)}",
+            f" not {_describe(assigner)}",
         )
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
 
 

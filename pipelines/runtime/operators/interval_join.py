@@ -16,11 +16,10 @@ from ...types import RecordType, Scalar, TupleOf
 from ..records.batch import Batch
 from ..records.record_copying import create_copier
 from ..state_backend.keyed_state_backend import KeyedStateBackend
-from ..state_backend.state_handles import KeyedStateAccess
-from .keyed import KeyedOperator, KeySelector
+from .keyed import KeyedFunctionOperator, KeySelector
 from .operator import OperatorSetup
 from .output_collector import OutputCollector
-from .user_functions import OrderedCalls, close_function, load, open_function, user_code
+from .user_functions import OrderedCalls, load, user_code
 
 X = TypeVar("X")
 
@@ -34,7 +33,7 @@ def bucket_level(lower_ms: int, upper_ms: int) -> int:
     return max(0, ((upper_ms - lower_ms) // 2 // LEAST_BUCKET_MS).bit_length() - 1)
 
 
-class IntervalJoinOperator(KeyedOperator):
+class IntervalJoinOperator(KeyedFunctionOperator):
     """Runs a ProcessJoinFunction, or a callable, for each pair with `left + lower_ms <= right <= left + upper_ms`."""
 
     def __init__(self, setup: OperatorSetup) -> None:
@@ -69,13 +68,7 @@ class IntervalJoinOperator(KeyedOperator):
     def open(self) -> None:
         for side in self._sides:
             side.open()
-        self._setup.context.state_backend = KeyedStateAccess(self.backend)
-        with user_code(self._config):
-            open_function(self._function, self._setup.context)
-
-    def close(self) -> None:
-        with user_code(self._config):
-            close_function(self._function)
+        super().open()
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         own, other = self._sides[input_index], self._sides[1 - input_index]

@@ -12,9 +12,10 @@ from typing import Any
 from ...graph.key_groups import key_groups_of_subtask
 from ...types import ClassOf, RecordType, TupleOf
 from ..state_backend.keyed_state_backend import KeyedStateBackend
+from ..state_backend.state_handles import KeyedStateAccess
 from ..state_backend.stateful import Origin
 from .operator import Operator, OperatorSetup
-from .user_functions import OrderedCalls
+from .user_functions import OrderedCalls, close_function, open_function, user_code
 
 
 class KeyedOperator(Operator):
@@ -48,6 +49,21 @@ class KeyedOperator(Operator):
 
     def restore(self, message: bytes) -> None:
         self.backend.restore(message)
+
+
+class KeyedFunctionOperator(KeyedOperator):
+    """A keyed operator that calls one function of the user's, which may have keyed state."""
+
+    _function: Any
+
+    def open(self) -> None:
+        self._setup.context.state_backend = KeyedStateAccess(self.backend)
+        with user_code(self._config):
+            open_function(self._function, self._setup.context)
+
+    def close(self) -> None:
+        with user_code(self._config):
+            close_function(self._function)
 
 
 class KeySelector:

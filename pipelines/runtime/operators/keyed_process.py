@@ -14,13 +14,12 @@ from typing import Any, Final
 from ..common.failures import TaskError, format_key
 from ..records.batch import Batch
 from ..records.buffers import MAX_WATERMARK
-from ..state_backend.state_handles import KeyedStateAccess
 from ..state_backend.timers import TimerTable
 from .function_contexts import FunctionContext, KeyedTimerService
-from .keyed import KeyedOperator, KeySelector
+from .keyed import KeyedFunctionOperator, KeySelector
 from .operator import OperatorSetup
 from .output_collector import OutputCollector
-from .user_functions import OrderedCalls, close_function, load, open_function, user_code
+from .user_functions import OrderedCalls, load, user_code
 
 EVENT_TIME: Final = "event-time"
 PROCESSING_TIME: Final = "processing-time"
@@ -31,7 +30,7 @@ another."""
 Call = Callable[[Any, FunctionContext], Iterable[Any] | None]
 
 
-class TimedProcessOperator(KeyedOperator):
+class TimedProcessOperator(KeyedFunctionOperator):
     """The common part of both operators."""
 
     def __init__(
@@ -53,15 +52,6 @@ class TimedProcessOperator(KeyedOperator):
         self._timers = KeyedTimerService(setup, self.backend)
         self._gathering = OutputCollector()
         self._context = FunctionContext(self._timers, self._gathering)
-
-    def open(self) -> None:
-        self._setup.context.state_backend = KeyedStateAccess(self.backend)
-        with user_code(self._config):
-            open_function(self._function, self._setup.context)
-
-    def close(self) -> None:
-        with user_code(self._config):
-            close_function(self._function)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         call = self._calls[input_index]

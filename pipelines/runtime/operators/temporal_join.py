@@ -21,11 +21,10 @@ from ..records.batch import Batch
 from ..records.buffers import MAX_WATERMARK
 from ..records.record_copying import create_copier
 from ..state_backend.keyed_state_backend import KeyedStateBackend
-from ..state_backend.state_handles import KeyedStateAccess
-from .keyed import KeyedOperator, KeySelector
+from .keyed import KeyedFunctionOperator, KeySelector
 from .operator import OperatorSetup
 from .output_collector import OutputCollector
-from .user_functions import OrderedCalls, close_function, load, open_function, user_code
+from .user_functions import OrderedCalls, load, user_code
 
 BUCKET_MS: Final = 100
 
@@ -34,7 +33,7 @@ Record = tuple[int, Any]
 _TIME: Final = itemgetter(0)
 
 
-class TemporalJoinOperator(KeyedOperator):
+class TemporalJoinOperator(KeyedFunctionOperator):
     """Runs a JoinFunction, or a callable, for each left record; for one without a version if the join is outer."""
 
     def __init__(self, setup: OperatorSetup) -> None:
@@ -53,15 +52,6 @@ class TemporalJoinOperator(KeyedOperator):
         )
         self._gathering = OutputCollector()
         self._time = 0
-
-    def open(self) -> None:
-        self._setup.context.state_backend = KeyedStateAccess(self.backend)
-        with user_code(self._config):
-            open_function(self._function, self._setup.context)
-
-    def close(self) -> None:
-        with user_code(self._config):
-            close_function(self._function)
 
     def process(self, batch: Batch, input_index: int = 0) -> None:
         waiting = (self._left, self._right)[input_index]

@@ -47,10 +47,11 @@ def show(job: JobId, output: Output = Format.TEXT, cluster: ClusterOptions = DEF
     from ...client.rest_client import RestClient
     from ...client.source_offsets import other_clusters
     from ...configuration.options.rest import REST_URL
-    from ..execution.job_control import find_started_job, read_job
+    from ...history.cluster_view import find_started_job
+    from ..execution.job_control import read_job
 
     fold, found = read_job(configuration, job)
-    state = find_started_job(fold, found.job_id)
+    state = find_started_job(fold.replica.states, found.job_id)
     if state is None:
         raise CommandFailure(
             ExitCode.NOT_FOUND, f"job {found.job_id} does not run: it has no positions to show"
@@ -132,19 +133,22 @@ def reset(
     from ..args.savepoint_location import parse_optional_location
 
     directory, configuration = parse_optional_location(target), cluster.find_or_rest()
+    from ...job_master.state import StartedJob
     from ..execution import offset_resets
 
-    paused = (
-        None if offset_resets.is_location(savepoint) else offset_resets.find_paused(configuration, savepoint)
+    found = (
+        savepoint
+        if offset_resets.is_location(savepoint)
+        else offset_resets.find_job(configuration, savepoint)
     )
-    if paused is None:
+    if not isinstance(found, StartedJob):
         reset = offset_resets.reset_savepoint(
-            configuration, savepoint, wanted, topics or (), directory, dry_run=dry_run
+            configuration, found, wanted, topics or (), directory, dry_run=dry_run
         )
     elif directory is not None:
         raise CommandFailure(ExitCode.USAGE, "--target is for a savepoint: a paused job gets no copy")
     else:
-        reset = offset_resets.reset_paused(configuration, paused, wanted, topics or (), dry_run=dry_run)
+        reset = offset_resets.reset_paused(configuration, found, wanted, topics or (), dry_run=dry_run)
     for line in reset.unchanged:
         print_progress(line)
     if output is Format.JSON:

@@ -11,11 +11,9 @@ from ....schemas.states import JOB_ENDS
 from ....schemas.types import JobStatus
 from ...client.rest_client import open_job_client
 from ...configuration import Configuration
-from ...core.role import JOB_MASTER, address
 from ...dispatcher.state import CANCELLED_BEFORE_BUILT, rejection_reason
 from ...history import HistoryProjection
 from ...history.cluster_view import JobView, jobs
-from ...job_master.state import StartedJob
 from ..args.event_filter import select_job
 from ..exit_codes import CommandFailure, ExitCode
 from ..readers.cluster_state import replay_log
@@ -34,12 +32,6 @@ def read_job(configuration: Configuration, wanted: str) -> tuple[HistoryProjecti
     """Returns the replayed log and the job with this id, name or id prefix. Raises like `find_job`, LogUnavailable."""
     fold = replay_log(configuration)
     return fold, find_job(jobs(fold), wanted, fold.ended)
-
-
-def find_started_job(fold: HistoryProjection, job_id: str) -> StartedJob | None:
-    """Returns the state of a job's JobMaster; None if the job has not started, or is compacted after its end."""
-    state = fold.replica.states.get(address(JOB_MASTER, job_id))
-    return state if isinstance(state, StartedJob) else None
 
 
 def find_job(jobs: list[JobView], wanted: str, ended: Mapping[str, int] = MappingProxyType({})) -> JobView:

@@ -10,7 +10,7 @@ from ....infra.sanitize import escape_control_characters
 from ...client.accumulators import JobAccumulators, read_accumulators
 from ...configuration import Configuration
 from ...history import HistoryProjection
-from ...history.cluster_view import SubtaskStateView, describe_waiting, subtasks
+from ...history.cluster_view import SubtaskStateView, describe_waiting, find_started_job, subtasks
 from ..args.common_options import Format
 from ..render.job import (
     DECISION_COLUMNS,
@@ -21,7 +21,7 @@ from ..render.job import (
     rows_of,
 )
 from ..render.output import print_json, print_result, print_table
-from .job_control import find_started_job, read_job
+from .job_control import read_job
 
 
 def print_job(configuration: Configuration, wanted: str, output: Format, *, failures: int) -> None:
@@ -33,7 +33,7 @@ def print_job(configuration: Configuration, wanted: str, output: Format, *, fail
         job = replace(job, accumulators=counted.accumulators)
     metrics = counted.metrics if counted is not None else {}
     waits = describe_waiting(fold, job)
-    state = find_started_job(fold, job.job_id)
+    state = find_started_job(fold.replica.states, job.job_id)
     decisions = () if state is None else state.autoscaling.decisions
     if output is Format.JSON:
         print_json(job_to_data(job, running, metrics, waits, decisions))
@@ -54,7 +54,7 @@ def _read_counts(
     configuration: Configuration, fold: HistoryProjection, job_id: str, running: Sequence[SubtaskStateView]
 ) -> JobAccumulators | None:
     """Returns the current accumulators and metrics of a job, or None if none of its tasks run."""
-    state = find_started_job(fold, job_id)
+    state = find_started_job(fold.replica.states, job_id)
     if not running or state is None:
         return None
     attempts = {attempt: state.executions[attempt].vertex for attempt in state.current_attempts.values()}

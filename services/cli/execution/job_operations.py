@@ -15,12 +15,12 @@ from ...configuration import Configuration
 from ...configuration.dynamic_options import find_change_error
 from ...dispatcher.state import Phase
 from ...history import HistoryProjection
-from ...history.cluster_view import find_dispatcher
+from ...history.cluster_view import find_dispatcher, find_started_job
 from ...job_master.state import StartedJob
 from ..exit_codes import CommandFailure, ExitCode
 from ..readers.cluster_state import replay_log
 from ..render.output import print_progress
-from .job_control import check_not_ended, find_started_job, read_job
+from .job_control import check_not_ended, read_job
 
 _TIMEOUT_S: Final = 120.0
 _POLL_S: Final = 0.3
@@ -56,7 +56,7 @@ def restart(
     CommandFailure."""
     fold, job = read_job(configuration, wanted)
     check_not_ended(job, "there is nothing to restart")
-    job_id, state = job.job_id, find_started_job(fold, job.job_id)
+    job_id, state = job.job_id, find_started_job(fold.replica.states, job.job_id)
     if state is None:
         raise CommandFailure(ExitCode.JOB, f"job {job_id} has not started yet")
     vertex_id = None if vertex is None else _find_vertex(state, vertex)
@@ -72,7 +72,7 @@ def restart(
     }
 
     def have_restarted(now: HistoryProjection, job_id: str) -> bool:
-        found = find_started_job(now, job_id)
+        found = find_started_job(now.replica.states, job_id)
         return found is not None and all(
             found.current_attempts[key] != attempt
             and found.executions[found.current_attempts[key]].state in _HAVE_RUN
@@ -102,7 +102,7 @@ def configure(
     job_id = job.job_id
 
     def has_changed(now: HistoryProjection, job_id: str) -> bool:
-        found = find_started_job(now, job_id)
+        found = find_started_job(now.replica.states, job_id)
         return found is not None and all(
             found.changed_options.get(key) == value
             for key, value in {**changes, **dict.fromkeys(removed)}.items()
@@ -171,7 +171,7 @@ def _is_paused(fold: HistoryProjection, job_id: str) -> bool:
 
 
 def _runs(fold: HistoryProjection, job_id: str) -> bool:
-    state = find_started_job(fold, job_id)
+    state = find_started_job(fold.replica.states, job_id)
     return state is not None and state.status is JobStatus.RUNNING and state.is_fully_running
 
 

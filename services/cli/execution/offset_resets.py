@@ -24,11 +24,12 @@ from ...client.source_offsets import other_clusters
 from ...configuration import Configuration
 from ...configuration.options.rest import REST_URL
 from ...history import HistoryProjection
+from ...history.cluster_view import JobView, find_started_job
 from ...job_master.offset_resets import positions_after_resets
 from ...job_master.state import StartedJob
 from ..args.savepoint_location import read_checkpoint_metadata
 from ..exit_codes import CommandFailure, ExitCode
-from .job_control import find_started_job, read_job
+from .job_control import read_job
 from .job_operations import request
 
 
@@ -51,12 +52,12 @@ def is_location(text: str) -> bool:
     return "/" in text or os.path.exists(text)
 
 
-def find_paused(configuration: Configuration, wanted: str) -> StartedJob | None:
-    """Returns a paused job; None if it has ended. Raises CommandFailure for a job that runs."""
+def find_job(configuration: Configuration, wanted: str) -> StartedJob | JobView:
+    """Returns a paused job, or what is known of one that has ended. Raises CommandFailure for a job that runs."""
     fold, job = read_job(configuration, wanted)
     if job.status in JOB_ENDS:
-        return None
-    state = find_started_job(fold, job.job_id)
+        return job
+    state = find_started_job(fold.replica.states, job.job_id)
     if state is None or job.status is not JobStatus.SUSPENDED:
         raise CommandFailure(
             ExitCode.JOB,
@@ -93,7 +94,7 @@ def _request_reset(configuration: Configuration, job_id: str, found: Sequence[Re
         client.reset_offsets(job_id, [each.to_offset() for each in found])
 
     def has_positions(now: HistoryProjection, job_id: str) -> bool:
-        state = find_started_job(now, job_id)
+        state = find_started_job(now.replica.states, job_id)
         return state is not None and wanted.items() <= positions_after_resets(state).items()
 
     request(configuration, job_id, send, has_positions, "its JobMaster has not answered")
@@ -101,21 +102,22 @@ def _request_reset(configuration: Configuration, job_id: str, found: Sequence[Re
 
 def reset_savepoint(
     configuration: Configuration,
-    wanted: str,
+    savepoint: str | JobView,
     target: ResetTarget,
     topics: Sequence[str],
     directory: str | None,
     *,
     dry_run: bool,
 ) -> OffsetReset:
-    """Writes a copy of a savepoint with other positions. `wanted`: its location, or the job that was stopped with it.
+    """Writes a copy of a savepoint with other positions. `savepoint`: its location, or the job that was stopped with
+    it.
     Raises CommandFailure, LogUnavailable."""
     if configuration.get(REST_URL):
         raise CommandFailure(
             ExitCode.USAGE,
             "the offsets of a savepoint are reset where its storage and Kafka are: leave out --rest",
         )
-    metadata = _read_savepoint(configuration, wanted)
+    metadata = _read_savepoint(savepoint if isinstance(savepoint, str) else _last_savepoint(savepoint))
     elsewhere = {each.operator_id: each for each in kafka_sources(metadata) if each.other_kafka is not None}
     positions = [each for each in positions_of(metadata) if each.operator_id not in elsewhere]
     uri = metadata.checkpoint.uri
@@ -138,9 +140,9 @@ def reset_savepoint(
     return OffsetReset(uri, found, {"from_savepoint": uri, "savepoint": written}, unchanged, written)
 
 
-def _read_savepoint(configuration: Configuration, text: str) -> CheckpointMetadata:
-    """Returns the savepoint at a location, or the last one of a job that has ended. Raises CommandFailure."""
-    metadata = read_checkpoint_metadata(text if is_location(text) else _last_savepoint(configuration, text))
+def _read_savepoint(location: str) -> CheckpointMetadata:
+    """Returns the savepoint at a location. Raises CommandFailure."""
+    metadata = read_checkpoint_metadata(location)
     if metadata.checkpoint.snapshot_type is not SnapshotType.SAVEPOINT:
         raise CommandFailure(
             ExitCode.SAVEPOINT,
@@ -150,8 +152,7 @@ def _read_savepoint(configuration: Configuration, text: str) -> CheckpointMetada
     return metadata
 
 
-def _last_savepoint(configuration: Configuration, wanted: str) -> str:
-    _, job = read_job(configuration, wanted)
+def _last_savepoint(job: JobView) -> str:
     last = job.checkpoints.last
     if last is None or last.snapshot_type is not SnapshotType.SAVEPOINT or last.discarded:
         raise CommandFailure(

@@ -102,6 +102,11 @@ class Checkpoints(msgspec.Struct, frozen=True):
     """Whether `completed` stay in storage after the end of the job."""
 
     @property
+    def has_stop(self) -> bool:
+        """Whether a stop with a savepoint is requested or in progress."""
+        return self.stop is not StopPhase.NONE or any(each.stops for each in self.requests)
+
+    @property
     def has_outgoing(self) -> bool:
         """Whether a checkpoint still has to be aborted or deleted, also for a job that has ended."""
         return bool(self.pending or self.discarding or self.removal is not None)

@@ -29,7 +29,6 @@ from ....schemas.types import JobGraph, JobStatus
 from ...core.role import CLIENT, JOB_MASTER, OutgoingEvent, Step, Time, address, derive_id
 from .. import scheduling, slot_moves
 from ..checkpoints.state import Restoring
-from ..checkpoints.stop_phase import StopPhase
 from ..job_status import ACTIVE
 from ..slot_pool import PendingRequest, best_matching
 from ..state import ChannelsState, RegistrationState, StartedJob
@@ -85,7 +84,7 @@ def _decision(state: StartedJob) -> _Decision | None:
         return None
     if state.registration is not RegistrationState.REGISTERED or state.requested is not None:
         return None
-    if _is_stopping(state):
+    if state.checkpoints.has_stop:
         return None
     if state.is_short_of_slots:
         if not state.is_untouched:
@@ -96,11 +95,6 @@ def _decision(state: StartedJob) -> _Decision | None:
     if state.counts.finished:
         return None
     return _change(state)
-
-
-def _is_stopping(state: StartedJob) -> bool:
-    checkpoints = state.checkpoints
-    return checkpoints.stop is not StopPhase.NONE or any(each.stops for each in checkpoints.requests)
 
 
 def _start(state: StartedJob) -> _Decision | None:
@@ -131,13 +125,8 @@ def _share(state: StartedJob) -> _Decision | None:
     for (group, _), tree in sorted(state.sharing.trees.items()):
         if tree.resolved:
             used.setdefault(group, Counter())[tree.allocation_id] += 1
-    waiting = [
-        request
-        for request in state.slots.requests.values()
-        if request.replaces is None and not state.is_reserve(request)
-    ]
     slots: dict[str, str] = {}
-    for request in sorted(waiting, key=lambda each: each.slot):
+    for request in sorted(state.tree_requests(), key=lambda each: each.slot):
         of_group = used.get(request.slot[0])
         if of_group is None:
             # There is no slot to share.
@@ -278,7 +267,7 @@ def _may_grow(state: StartedJob) -> bool:
         and len(state.sharing.trees) < len(rescaling.places)
         and state.pending_failure is None
         and state.requested is None
-        and not _is_stopping(state)
+        and not state.checkpoints.has_stop
         and not state.shares_slots
     )
 

@@ -16,7 +16,6 @@ from ....pipelines.graph.parallelism import (
 from ....pipelines.graph.validation import validate
 from ....schemas.types import JobGraph, ParallelismBounds
 from .. import job_status
-from ..checkpoints.stop_phase import StopPhase
 from ..state import StartedJob
 from .finished_subtasks import find_finished
 from .fitting import graph_at, largest_width, least_width, width_of
@@ -57,14 +56,14 @@ def bounds_of(state: StartedJob, request: RescaleRequest) -> Mapping[str, Parall
 def check(state: StartedJob, request: RescaleRequest) -> Mapping[str, int]:
     """Returns the parallelism of the vertices that are new or change. Raises RequestRefused if the job can't have it
     now."""
-    job_id, checkpoints = state.job_id, state.checkpoints
+    job_id = state.job_id
     if state.status not in job_status.ACTIVE:
         raise RequestRefused(not_running(job_id, state.status.value))
     if state.options.runs_in_stages:
         raise RequestRefused(f"job {job_id} runs in BATCH mode: start it with another parallelism")
     if state.rescaling.current is not None:
         raise RequestRefused(f"job {job_id} is being rescaled already: ask again when that is over")
-    if checkpoints.stop is not StopPhase.NONE or any(each.stops for each in checkpoints.requests):
+    if state.checkpoints.has_stop:
         raise RequestRefused(f"job {job_id} is being stopped with a savepoint")
     if state.rescaling.is_adaptive and state.is_untouched:
         raise RequestRefused(f"job {job_id} waits for its first slots: ask again when it runs")

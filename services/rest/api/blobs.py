@@ -26,8 +26,7 @@ from ...blobs.shared_secret_auth import SharedSecret
 from ...blobs.tls import client_tls
 from ...client.blob_upload import address_of
 from ...configuration import Configuration
-from ...core.role import JOB_MASTER, address
-from ...job_master.state import StartedJob
+from ...history.cluster_view import find_started_job
 from ..endpoint import Endpoint, Parameter, Parameters
 from ..errors import NotFound, Unavailable
 from ..flink.endpoints import path_parameters
@@ -73,12 +72,12 @@ class BlobList(msgspec.Struct, frozen=True):
 def blobs(moment: Moment, parameters: Parameters) -> BlobList:
     """GET /jobs/:jobid/blobs: the blobs that a job names: large files, large functions, and its graph"""
     job, view = find_job(moment, parameters)
-    started = moment.fold.replica.states.get(address(JOB_MASTER, view.job_id))
+    started = find_started_job(moment.fold.replica.states, view.job_id)
     found: set[BlobEntry] = set()
-    for what in (job.graph, job.entry_point, started.graph if isinstance(started, StartedJob) else None):
+    for what in (job.graph, job.entry_point, None if started is None else started.graph):
         if what is not None:
             found |= set(_list(what))
-    if isinstance(started, StartedJob) and started.graph_blob is not None:
+    if started is not None and started.graph_blob is not None:
         found.add(BlobEntry(BlobKind.GRAPH, view.name, BlobKey.parse(started.graph_blob).digest))
     return BlobList(sorted(found))
 

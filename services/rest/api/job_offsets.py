@@ -26,7 +26,7 @@ from ...client.offset_reset import (
 )
 from ...client.source_offsets import SourceOffset
 from ...configuration import Configuration
-from ...core.role import JOB_MASTER, address
+from ...history.cluster_view import find_started_job
 from ...job_master.state import StartedJob
 from ...log import LogUnavailable
 from ..endpoint import Answer, Endpoint, Parameters
@@ -206,8 +206,8 @@ class JobOffsets:
     def _find_started(self, parameters: Parameters) -> StartedJob:
         with self._read() as moment:
             _, view = find_job(moment, parameters)
-            state = moment.fold.replica.states.get(address(JOB_MASTER, view.job_id))
-        if not isinstance(state, StartedJob):
+            state = find_started_job(moment.fold.replica.states, view.job_id)
+        if state is None:
             raise NotFound(
                 f"Job {parameters['jobid']} has no positions: it has not started yet, or has ended."
             )

@@ -14,8 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from ...client.print_output import OutputPage, read_output_page
 from ...configuration import Configuration
-from ...core.role import JOB_MASTER, address
-from ...job_master.state import StartedJob
+from ...history.cluster_view import find_started_job
 from ...log import LogUnavailable
 from ...log.clients import client_configuration
 from ...log.topic_extents import ConsumedTopic, TopicExtent, read_consumed_topics, read_topic_extents
@@ -153,8 +152,8 @@ class ClusterTopics:
 
 def _reader(moment: Moment, consumed: ConsumedTopic) -> TopicReader:
     job = dispatcher(moment).jobs.get(consumed.job_id)
-    state = moment.fold.replica.states.get(address(JOB_MASTER, consumed.job_id))
-    vertices = state.graph.vertices if isinstance(state, StartedJob) else ()
+    state = find_started_job(moment.fold.replica.states, consumed.job_id)
+    vertices = () if state is None else state.graph.vertices
     names = (each.name for each in vertices if each.vertex_id == consumed.vertex_id)
     return TopicReader(
         topic=consumed.name,

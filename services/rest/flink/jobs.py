@@ -11,10 +11,8 @@ import msgspec
 from ....pipelines.graph import job_options
 from ....schemas.types import ExecutionState
 from ...configuration.role_options import NoRestart, restart_strategy
-from ...core.role import JOB_MASTER, address
-from ...history.cluster_view import JobView
+from ...history.cluster_view import JobView, find_started_job
 from ...history.execution_history import AttemptView, ExecutionGraphView, VertexView
-from ...job_master.state import StartedJob
 from ..endpoint import Parameters
 from ..moment import Moment
 from . import ids
@@ -165,8 +163,8 @@ def configuration(moment: Moment, parameters: Parameters) -> JobConfiguration:
 def resource_requirements(moment: Moment, parameters: Parameters) -> dict[str, VertexRequirements]:
     """GET /jobs/:jobid/resource-requirements: the bounds of the parallelism of each vertex"""
     _, view = find_job(moment, parameters)
-    state = moment.fold.replica.states.get(address(JOB_MASTER, view.job_id))
-    requested = state.rescaling.bounds if isinstance(state, StartedJob) else {}
+    state = find_started_job(moment.fold.replica.states, view.job_id)
+    requested = {} if state is None else state.rescaling.bounds
     found = {}
     for vertex in find_graph(moment, view).vertices:
         bounds = requested.get(vertex.vertex_id)

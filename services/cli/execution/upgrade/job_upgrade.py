@@ -22,12 +22,12 @@ from ....client import Client, JobRejectedError
 from ....client.checkpoint_requests import CheckpointFailedError, CheckpointProgress, CheckpointRequest
 from ....configuration import Configuration
 from ....history import HistoryProjection
+from ....history.cluster_view import find_started_job
 from ...exit_codes import CommandFailure, ExitCode
 from ...readers.cluster_state import replay_log
 from ...render.formatting import format_count
 from ...render.output import print_progress
 from ..cluster_executor import ACCEPT_TIMEOUT_S
-from ..job_control import find_started_job
 from .checks import misfits
 from .observation import has_started_from, read_upgrade
 from .steps import (
@@ -82,7 +82,7 @@ class JobUpgrade:
         """Job id -> why the cluster has rejected it, or why it can't be submitted."""
         self._cancelled_because: str | None = None
         self._shown: set[str] = set()
-        master = find_started_job(fold, plan.old_id)
+        master = find_started_job(fold.replica.states, plan.old_id)
         if master is not None:
             self._old = _as_it_ran(self._old, master.graph.vertices)
 

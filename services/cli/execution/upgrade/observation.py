@@ -5,9 +5,8 @@ from __future__ import annotations
 from .....schemas.types import ExecutionState, JobStatus, SnapshotType
 from ....history import HistoryProjection
 from ....history.checkpoint_history import CheckpointStatus
-from ....history.cluster_view import find_dispatcher, job_view
+from ....history.cluster_view import find_dispatcher, find_started_job, job_view
 from ....history.execution_history import AttemptView, ExecutionGraphView
-from ..job_control import find_started_job
 from .steps import JobFacts, Upgrade, fallback_id, successor_id
 
 
@@ -49,7 +48,7 @@ def read_job_facts(fold: HistoryProjection, job_id: str) -> JobFacts | None:
     if job is None:
         return None
     view, graph = job_view(fold, job), fold.executions.graph(job_id)
-    master = find_started_job(fold, job_id)
+    master = find_started_job(fold.replica.states, job_id)
     failure = graph.exceptions[0] if graph is not None and graph.exceptions else None
     return JobFacts(
         job_id=job_id,
