@@ -20,7 +20,7 @@ from typing import ClassVar, Final, Self
 import msgspec
 
 from .disk_space import describe_shortage
-from .processes import OwnedProcess, ProcessIdentity, end_process
+from .processes import OwnedProcess, ProcessIdentity, end_process, wait_until_stopped
 
 STOP_TIMEOUT_S: Final = 20.0
 
@@ -134,8 +134,9 @@ class EmbeddedServer(Server):
         self._end(None)
 
     def pause(self) -> None:
-        """Sends SIGSTOP: the process exists but does not answer clients until `resume`."""
+        """Sends SIGSTOP, and returns when no thread runs: the process does not answer clients until `resume`."""
         os.kill(self.pid, signal.SIGSTOP)
+        wait_until_stopped(self.pid)
 
     def resume(self) -> None:
         """Sends SIGCONT."""

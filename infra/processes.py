@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +23,8 @@ _GUARDS: set[subprocess.Popen[bytes]] = set()
 """The guards of this process. Their pipes stay open until it ends, also if nothing refers to the child any more: the
 collector of garbage closes the pipe of an object that it finds in a cycle."""
 _SAME_START_S = 0.5
+_PAUSE_LOOK_S = 0.002
+_PAUSE_TIMEOUT_S = 10.0
 _START_TIME_AFTER_NAME = 19
 
 # SIGTERM first, for a clean exit; SIGKILL after ten seconds. A pid, which may also be that of a thread, is used again
@@ -93,6 +96,27 @@ def find_marked(mark: str) -> ProcessIdentity | None:
         identity = ProcessIdentity.from_pid(marked_pid(mark))
         return identity if identity.mark == mark else None
     return None
+
+
+def wait_until_stopped(pid: int) -> None:
+    """Returns when all threads of a process that got SIGSTOP have stopped, or when it has ended; after 10 s at the
+    latest, as somebody else may have resumed it.
+
+    The signal stops one thread after another: for a moment others still answer clients.
+    """
+    deadline = time.monotonic() + _PAUSE_TIMEOUT_S
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while any(_is_running(thread.id) for thread in psutil.Process(pid).threads()):
+            if time.monotonic() > deadline:
+                return
+            time.sleep(_PAUSE_LOOK_S)
+
+
+def _is_running(thread: int) -> bool:
+    try:
+        return psutil.Process(thread).status() not in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def end_process(process: psutil.Process, timeout_s: float | None) -> None:

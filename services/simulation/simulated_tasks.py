@@ -188,13 +188,15 @@ class SimulatedTasks:
             self._remove(attempt)
 
     def waiting_barriers(self) -> list[tuple[str, TriggerTasks]]:
-        """Returns the barriers in the channels that running attempts have not received."""
+        """Returns the barriers in the channels that running attempts have not received, and that are not known to be
+        over, as those of an aborted savepoint."""
         return [
             (key, trigger)
             for (job_id, number), (generation, trigger) in self._channels.barriers.items()
             for key, attempt in self._tasks_by_job.get(job_id, {}).items()
             if attempt.is_running
             and attempt.task.generation == generation
+            and number > attempt.task.checkpoints_over
             and number not in attempt.received | attempt.aborted
         ]
 

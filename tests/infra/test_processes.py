@@ -15,7 +15,7 @@ import psutil
 import pytest
 from polling import wait_until
 
-from tailrace.infra.processes import OwnedProcess, guard_command, read_start_time
+from tailrace.infra.processes import OwnedProcess, guard_command, read_start_time, wait_until_stopped
 
 OWNER = """
 import sys, time
@@ -24,6 +24,17 @@ from tailrace.infra.processes import OwnedProcess
 child = OwnedProcess(["sleep", "300"], log=Path(sys.argv[1]), detached=sys.argv[2] == "detached")
 print(child.pid, flush=True)
 time.sleep(300)
+"""
+
+THREADS = """
+import threading
+def run():
+    while True:
+        sum(range(1000))
+for _ in range(20):
+    threading.Thread(target=run, daemon=True).start()
+print("running", flush=True)
+threading.Event().wait()
 """
 
 
@@ -127,3 +138,25 @@ def test_child_outlives_object_that_collector_finds_in_cycle(tmp_path: Path) -> 
             psutil.Process(pid).wait(0.5)
     finally:
         os.kill(pid, signal.SIGKILL)
+
+
+def test_paused_process_has_no_thread_that_runs() -> None:
+    with subprocess.Popen([sys.executable, "-c", THREADS], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            threads = [psutil.Process(thread.id) for thread in psutil.Process(process.pid).threads()]
+            assert len(threads) > 20
+            for _ in range(10):
+                process.send_signal(signal.SIGSTOP)
+                wait_until_stopped(process.pid)
+                assert {thread.status() for thread in threads} == {psutil.STATUS_STOPPED}
+                process.send_signal(signal.SIGCONT)
+        finally:
+            process.kill()
+
+
+def test_wait_for_paused_process_ends_with_the_process() -> None:
+    with subprocess.Popen(["true"]) as process:
+        process.wait()
+        wait_until_stopped(process.pid)

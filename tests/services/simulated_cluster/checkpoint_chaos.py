@@ -160,14 +160,15 @@ class CheckpointChaos:
             return
         job = self._started_job(body.job_id)
         pending = None if job is None else job.checkpoints.pending.get(body.checkpoint_id)
-        # A TaskExecutor does not acknowledge for a task that has not.
+        # A TaskExecutor does not acknowledge for a task that has not. The event is appended at once: one that waits
+        # could be behind the trigger of a checkpoint that there is not yet.
         named = (
             [part.execution_attempt_id for part in body.acknowledgements]
             if isinstance(body, job_master.AcknowledgeCheckpoint)
             else [body.execution_attempt_id]
         )
         if pending is None or not any(attempt in pending.awaited for attempt in named):
-            process.emit(process.leads[0], OutgoingEvent(f"job_master/{body.job_id}", body, None))
+            process.append_now(process.leads[0], OutgoingEvent(f"job_master/{body.job_id}", body, None))
 
     def _any_acknowledgement(self, attempts: list[str]) -> job_master.AcknowledgeCheckpoint:
         job_id, number = self._any_job(), self.draw.randint(1, 3)
