@@ -5,8 +5,9 @@ of groups. These are Flink's formulas (KeyGroupRangeAssignment), so state moves 
 changes. The hash is CRC-32 multiplied by Knuth's golden number; its highest bits select the group. CRC-32 alone would
 map keys that differ only in their last digit (k0 to k9) to neighbouring groups, and so to one subtask.
 
-Keys that are equal in Python have the same canonical form: 1, 1.0 and True are one key, as in a dict. Python's own
-`hash` is never used: it differs between processes.
+Keys that are equal in Python have the same canonical form: 1, 1.0 and True are one key, as in a dict. NaN is no key: it
+does not equal itself, so a dict would never find its state. Python's own `hash` is never used: it differs between
+processes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import enum
 import uuid
 import zlib
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,6 +26,8 @@ UPPER_BOUND = 1 << 15
 
 _GOLDEN = 0x9E3779B1
 """The odd number next to 2**32 divided by the golden ratio (Knuth, volume 3, 6.4)."""
+
+NAN_KEY: Final = "a key is NaN, which equals no key: let the key selector return None or a text instead"
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -80,6 +83,8 @@ def _canonical(key: Any) -> Any:
             number = int(key)
             return number if -(1 << 63) <= number < 1 << 64 else str(number).encode()
         case float():
+            if key != key:
+                raise UnstableKey(NAN_KEY)
             return _canonical(int(key)) if key.is_integer() else float(key)
         case tuple():
             return [_canonical(item) for item in key]

@@ -6,10 +6,10 @@ Names of an operator's own tables begin with `~`, so that no state of a user's f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter, itemgetter, ne
 from typing import Any
 
-from ...graph.key_groups import key_groups_of_subtask
+from ...graph.key_groups import NAN_KEY, UnstableKey, key_groups_of_subtask
 from ...types import ClassOf, RecordType, TupleOf
 from ..state_backend.keyed_state_backend import KeyedStateBackend
 from ..state_backend.state_handles import KeyedStateAccess
@@ -79,8 +79,13 @@ class KeySelector:
             self._select = getter(record_type, names[self.column]) or selector
 
     def select(self, records: OrderedCalls) -> Sequence[Any]:
-        """Returns the key of each record, and stores it with the records. Raises any error of the selector."""
+        """Returns the key of each record, and stores it with the records. Raises any error of the selector, and
+        UnstableKey if a key is NaN."""
         records.keys = keys = list(map(self._select, records))
+        if _has_nan(keys):
+            for key, _ in zip(keys, records, strict=True):  # the error names the record that was taken last
+                if _has_nan([key]):
+                    raise UnstableKey(NAN_KEY)
         return keys
 
     def select_columns(self, columns: Sequence[Any]) -> list[Any]:
@@ -88,6 +93,14 @@ class KeySelector:
         assert self.column is not None
         _, of = self._record_type.columns()[self.column]
         return of.decode(columns[self.column])
+
+
+def _has_nan(keys: Sequence[Any]) -> bool:
+    """Whether a key, or an item of a key, does not equal itself: no state would be found by it."""
+    if any(map(ne, keys, keys)):
+        return True
+    items = [item for key in keys if type(key) is tuple for item in key]
+    return bool(items) and _has_nan(items)
 
 
 def getter(record_type: RecordType, name: str) -> Callable[[Any], Any] | None:

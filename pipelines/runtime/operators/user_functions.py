@@ -13,6 +13,7 @@ from typing import Any
 from ....schemas.types import OperatorConfig
 from ... import sentinels
 from ...functions import RichFunction, RuntimeContext
+from ...graph.key_groups import UnstableKey
 from ...types import RecordTypeError
 from ..common.failures import (
     RecordError,
@@ -103,10 +104,11 @@ class OrderedCalls:
 
 @contextmanager
 def typed_by(config: OperatorConfig) -> Iterator[None]:
-    """Raises a value that is not of its declared type as UserCodeError of the operator that returned or stores it."""
+    """Raises a value that is not of its declared type, and a key without a stable form, as UserCodeError of the
+    operator that returned or stores it."""
     try:
         yield
-    except RecordTypeError as error:
+    except (RecordTypeError, UnstableKey) as error:
         # Detected after the user's function has returned: the error has the line of the operator.
         raise UserCodeError(config.name, config.location) from error.with_traceback(None)
 

@@ -36,8 +36,9 @@ class TimerTable(StateTable):
         return timer in self._timers
 
     def register(self, key: Any, time: int) -> bool:
-        """Adds a timer; returns False if it exists. Raises UnstableKey."""
-        timer = time, key
+        """Adds a timer; returns False if it exists. Raises UnstableKey, and TypeError for a time that is no integer of
+        64 bits."""
+        timer = time if type(time) is int and -MAX_WATERMARK <= time <= MAX_WATERMARK else _time_of(time), key
         if not self._timers.add(timer):
             return False
         self._touched[timer] = None
@@ -109,3 +110,11 @@ class TimerTable(StateTable):
     def snapshot(self) -> set[Timer]:
         """Returns (time, key) of each timer."""
         return set(self._timers)
+
+
+def _time_of(value: Any) -> int:
+    """Returns the time that a program gives as another integer, such as one of numpy."""
+    time = int(value) if hasattr(type(value), "__index__") and not isinstance(value, bool) else None
+    if time is None or not -MAX_WATERMARK <= time <= MAX_WATERMARK:
+        raise TypeError(f"the time of a timer is {value!r}: give an int, milliseconds since the epoch")
+    return time
