@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, Final, Generic, TypeVar, overload
 
-from ..types import RecordType
+from ..types import ClassOf, RecordType, TupleOf
 from .transformations import Partition, Physical, SideOutput, Transformation, Union
 
 T = TypeVar("T")
@@ -28,6 +28,7 @@ class StreamRows(Sequence[T], Generic[T]):
     def __init__(self, records: Sequence[T], record_type: RecordType) -> None:
         self._records = records
         self._names = [name for name, _ in record_type.columns()]
+        self._has_fields = isinstance(record_type, (TupleOf, ClassOf))
 
     @overload
     def __getitem__(self, index: int) -> T: ...
@@ -57,11 +58,13 @@ class StreamRows(Sequence[T], Generic[T]):
         return _table(self._names, map(self._values, self._records))
 
     def _values(self, record: T) -> list[str]:
-        if len(self._names) == 1 and not hasattr(record, self._names[0]) and not isinstance(record, tuple):
-            return [_short(record)]
-        if isinstance(record, tuple):
-            return [_short(value) for value in record]
-        return [_short(getattr(record, name)) for name in self._names]
+        """Returns the texts of a row. A record that is not of the declared type is the first one, as a whole."""
+        if self._has_fields:
+            if isinstance(record, tuple) and len(record) == len(self._names):
+                return list(map(_short, record))
+            if not isinstance(record, tuple) and all(hasattr(record, name) for name in self._names):
+                return [_short(getattr(record, name)) for name in self._names]
+        return [_short(record), *[""] * (len(self._names) - 1)]
 
 
 def stream_html(kind: str, name: str, record_type: RecordType) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -56,6 +58,32 @@ def test_rows_are_table_and_list() -> None:
         repr(env.from_collection([{"a": "x" * 100}]).show())
         == "value\n" + "-" * 60 + "\n{'a': '" + "x" * 52 + "…"
     )
+
+
+class Color(Enum):
+    RED = 1
+
+
+def declared_as_pair(record: object) -> tuple[str, int]:
+    return record  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [("a", 1), (), ("a",), ("a", 1, 2), Order("ann", None), Color.RED, [1], {"value": 1}, None, "a", 1],
+    ids=repr,
+)
+def test_record_of_any_type_is_shown(record: Any) -> None:
+    """Whatever the type that the stream declares."""
+    values = StreamExecutionEnvironment().from_collection([record])
+    text = record if isinstance(record, str) else repr(record)
+    whole = values.map(lambda value: value).show()
+    assert repr(whole).splitlines()[2:] == [text]
+    assert texts(whole._repr_html_()) == ["value", text]
+    pair = values.map(declared_as_pair).show()
+    fields = ["a", "1"] if record == ("a", 1) else [text, ""]
+    assert texts(pair._repr_html_()) == ["f0", "f1", *fields]
+    assert repr(pair).splitlines()[2].split("  ")[0] == fields[0]
 
 
 def test_show_executes_only_its_stream() -> None:
