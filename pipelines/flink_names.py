@@ -21,6 +21,9 @@ INSTEAD: Final[Mapping[str, str]] = {
     "set_state_backend": "use `configure`, as in configure('state.backend.type', 'rocksdb')",
     "set_restart_strategy": "use `configure` with the options restart-strategy.*",
     "get_config": "use `configure`",
+    "get_execution_plan": "run tailrace plan PROGRAM.py, or show the environment in a notebook",
+    "explain": "run tailrace plan PROGRAM.py, or show the environment in a notebook",
+    "read_json": "use `from_source` with a `SparkSource` of json, or `read_text_file` and json.loads",
     "set_stream_time_characteristic": "event time begins with a `WatermarkStrategy`",
     "add_jars": "connectors are part of tailrace",
     "add_source": "use `from_source`",
@@ -33,6 +36,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     "add_sink": _LEGACY_SINK,
     "WindowedStream.apply": "use `process`, whose function is called with key, context and elements",
     "AllWindowedStream.apply": "use `process`, whose function is called with context and elements",
+    "IntervalJoinStreams.process": "call `between` before it",
     "JoinEqualTo.apply": "call `window` before it",
     "JoinedStreams.window": "call `where` and equal_to before it",
     "CoGroupedStreams.window": "call `where` and equal_to before it",
@@ -47,6 +51,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     "set_description": "use `name`",
     # of contexts
     "get_current_key": "read the property `current_key`",
+    "get_state": "request state in open, from its context",
     # of classes
     "builder": _CONSTRUCTOR,
     "for_row_format": _CONSTRUCTOR,
@@ -86,6 +91,7 @@ INSTEAD: Final[Mapping[str, str]] = {
     "StreamTableEnvironment": "use `StreamExecutionEnvironment`, which has sql and create_temporary_view",
     "TableEnvironment": "use `StreamExecutionEnvironment`, which has sql and create_temporary_view",
     "Time": _SECONDS,
+    "TimeDomain": "`time_domain` of a context is 'event-time' or 'processing-time'",
     "TimestampAssigner": "use a function of the record, or a field",
     "WindowFunction": "use `ProcessWindowFunction`, or a function of key, context and elements",
 }

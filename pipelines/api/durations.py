@@ -21,19 +21,27 @@ def to_milliseconds(
     at_least: int = 1,
     keywords: str = "seconds= or milliseconds=",
 ) -> int:
-    """Returns the sum of the arguments in milliseconds. `keywords`: those that the caller has. Raises ProgramError if
-    it is below `at_least`."""
+    """Returns the sum of the arguments in milliseconds. `keywords`: those that the caller has, or none. Raises
+    ProgramError if it is below `at_least`."""
 
     def refuse(reason: str) -> ProgramError:
         return ProgramError(reason, operator=operator, location=caller_location())
 
     if not isinstance(duration, timedelta | None):
-        raise refuse(f"the {what} is {duration!r}: give a timedelta, or the keyword {keywords}")
+        raise refuse(
+            f"the {what} is {duration!r}: give a timedelta{f', or the keyword {keywords}' if keywords else ''}"
+        )
     if not (is_number(seconds) and is_number(milliseconds)):
         raise refuse(f"the {what} is {seconds!r} s and {milliseconds!r} ms: give numbers")
     total = round(seconds * 1000 + milliseconds)
     if duration is not None:
         total += round(duration / _MILLISECOND)
     if total < at_least:
-        raise refuse(f"the {what} is {total} ms, not {at_least} or more: give a timedelta, {keywords}")
+        advice = f": give a timedelta, {keywords}" if keywords else ""
+        raise refuse(f"the {what} is {total} ms, not {at_least} or more{advice}")
     return total
+
+
+def timedelta_ms(what: str, duration: timedelta, operator: str, at_least: int = 1) -> int:
+    """Returns an argument that may only be a timedelta in milliseconds. Raises ProgramError."""
+    return to_milliseconds(what, duration, operator=operator, at_least=at_least, keywords="")

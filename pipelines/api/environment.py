@@ -10,6 +10,7 @@ from ..flink_names import advise
 from ..graph.job_graph import create_job_graph
 from ..graph.job_options import MINI_BATCH, RUNTIME_MODE, RuntimeExecutionMode
 from ..graph.stream_graph import StreamGraph
+from .checks import is_text
 from .display import program_svg
 from .executor import (
     JobClient,
@@ -26,7 +27,7 @@ from .python_files import ShippedFiles
 from .queries import check_view, run_query
 from .sources import Sources, check_text
 from .streams import DataStream
-from .streams.settings import check_count
+from .streams.settings import check_count, refusal
 from .submission import check_size
 
 
@@ -99,7 +100,10 @@ class StreamExecutionEnvironment(Sources):
         return self
 
     def set_runtime_mode(self, mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """Sets `execution.runtime-mode`: BATCH runs a program whose sources all end in stages. Raises ValueError."""
+        """Sets `execution.runtime-mode`: BATCH runs a program whose sources all end in stages."""
+        modes = [each.value for each in RuntimeExecutionMode]
+        if mode not in modes:
+            raise refusal("set_runtime_mode", f"the mode is {mode!r}, not one of {', '.join(modes)}")
         return self.configure(RUNTIME_MODE.key, RuntimeExecutionMode(mode).value)
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
@@ -109,6 +113,8 @@ class StreamExecutionEnvironment(Sources):
 
     def configure(self, key: str, value: str | float) -> StreamExecutionEnvironment:
         """Sets an option of the job, such as `execution.mode`; see docs/configuration.md."""
+        if not is_text(key):
+            raise refusal("configure", f"the option is {key!r}: give its name")
         self._configuration[key] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
 

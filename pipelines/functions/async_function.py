@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, Generic
 
 from .context import RuntimeContext
+from .intervals import checked_count
 from .rich import IN, OUT
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -48,6 +49,16 @@ class AsyncRetryStrategy(ABC):
     result_predicate: Callable[[Any], object] | None = None
     """Whether a call that returned this is repeated; None: no."""
 
+    def __post_init__(self) -> None:
+        checked_count("max_attempts of a retry strategy", self.max_attempts, 1)
+        for name in ("exception_predicate", "result_predicate"):
+            predicate = getattr(self, name)
+            if predicate is not None and (isinstance(predicate, type) or not callable(predicate)):
+                raise ValueError(
+                    f"the {name} of a retry strategy is {predicate!r}: give a function, such as"
+                    " lambda error: isinstance(error, OSError)"
+                )
+
     @abstractmethod
     def delay_s(self, attempts: int) -> float:
         """Returns the seconds before the next call, after so many calls."""
@@ -69,6 +80,10 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy):
 
     delay: timedelta = timedelta(seconds=1)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_delay("delay", self.delay)
+
     def delay_s(self, attempts: int) -> float:
         del attempts
         return self.delay.total_seconds()
@@ -82,9 +97,23 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
     max_delay: timedelta = timedelta(seconds=10)
     multiplier: float = 2.0
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_delay("initial_delay", self.initial_delay)
+        _check_delay("max_delay", self.max_delay)
+        if not self.multiplier > 0:
+            raise ValueError(
+                f"the multiplier of a retry strategy is {self.multiplier!r}, not a number above 0"
+            )
+
     def delay_s(self, attempts: int) -> float:
         longest, first = self.max_delay.total_seconds(), self.initial_delay.total_seconds()
         try:
             return min(longest, first * self.multiplier ** (attempts - 1))
         except OverflowError:
             return longest
+
+
+def _check_delay(name: str, delay: object) -> None:
+    if not isinstance(delay, timedelta) or delay < timedelta(0):
+        raise ValueError(f"the {name} of a retry strategy is {delay!r}: give a timedelta of 0 or more")

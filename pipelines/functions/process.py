@@ -45,6 +45,11 @@ class TimerService(ABC):
     def delete_processing_time_timer(self, timestamp: int) -> None:
         """Deletes a timer, if it exists."""
 
+    if not TYPE_CHECKING:
+
+        def __call__(self) -> NoReturn:
+            raise TypeError("timer_service is a property, not a method as in PyFlink: write it without ()")
+
 
 class Context(ABC):
     """The context of a process function."""

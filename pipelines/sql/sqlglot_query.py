@@ -57,6 +57,12 @@ _CLAUSES: Final = {
     "windows": "WINDOW",
     "pivots": "PIVOT",
 }
+_INSTEAD: Final = {
+    "joins": "use join, co_group, interval_join, temporal_join or lookup_join of the streams",
+    "distinct": "GROUP BY the columns in a window",
+    "order": "sort in the function of a window",
+    "limit": "take the first results with execute_and_collect or show",
+}
 _READ: Final = frozenset({"expressions", "from_", "where", "group", "having", "with_"})
 _EXAMPLE: Final = "GROUP BY window(event_time, '10 minutes')"
 
@@ -114,6 +120,11 @@ def _select(found: exp.Select, tables: Mapping[str, Query]) -> SelectQuery:
             column.set("table", None)
     items: list[exp.Expr] = found.expressions
     group, where, having = (found.args.get(clause) for clause in ("group", "where", "having"))
+    for part in filter(None, (*items, group, where, having)):
+        if (subquery := part.find(exp.Select)) is not None:
+            raise SqlError(
+                f"({subquery.sql(DIALECT)}): a subquery is possible in FROM only: {_INSTEAD['joins']}"
+            )
     if where is not None and _has_aggregate(where):
         raise SqlError("WHERE has an aggregate: conditions on aggregates are in HAVING")
     condition = None if where is None else _text(where.this)
@@ -133,7 +144,8 @@ def _refuse_clauses(found: exp.Expr, known: Collection[str]) -> None:
     for clause, value in found.args.items():
         if value and clause not in known:
             name = _CLAUSES.get(clause, clause.upper())
-            raise SqlError(f"{name} is not possible in a query over streams")
+            instead = f": {_INSTEAD[clause]}" if clause in _INSTEAD else ""
+            raise SqlError(f"{name} is not possible in a query over streams{instead}")
 
 
 def _source(found: exp.Select, tables: Mapping[str, Query]) -> tuple[str | Query, str]:

@@ -15,7 +15,7 @@ from ...graph.bucket_elements import find_bucket_errors
 from ...graph.csv_options import READ, WRITTEN, find_csv_errors
 from ...graph.errors import ProgramError
 from ..checks import is_text, is_whole
-from ..durations import to_milliseconds
+from ..durations import timedelta_ms
 from ..source_location import caller_location
 
 SparkFileFormat = Literal["spark-parquet", "spark-orc", "spark-json", "spark-csv"]
@@ -87,8 +87,8 @@ class FileSource(metaclass=FlinkNames):
         Raises ProgramError.
         """
         watching = copy(self)
-        watching.monitor_ms = to_milliseconds("interval", interval, operator="monitor_continuously")
-        watching.max_age_ms = to_milliseconds("max_age", max_age, operator="monitor_continuously")
+        watching.monitor_ms = timedelta_ms("interval", interval, operator="monitor_continuously")
+        watching.max_age_ms = timedelta_ms("max_age", max_age, operator="monitor_continuously")
         return watching
 
 
@@ -156,7 +156,7 @@ class FileSink(metaclass=FlinkNames):
         self.format = format
         self.prefix = prefix
         self.roll_records = roll_records
-        self.roll_ms = to_milliseconds("roll_interval", roll_interval, operator="FileSink")
+        self.roll_ms = timedelta_ms("roll_interval", roll_interval, operator="FileSink")
         self.options = _checked_options("FileSink", format, options, WRITTEN)
         self.message = _checked_message("FileSink", format, message)
         for name, number in (("roll_bytes", roll_bytes), ("max_open_files", max_open_files)):
@@ -168,7 +168,7 @@ class FileSink(metaclass=FlinkNames):
         self.inactivity_ms = (
             None
             if roll_inactivity is None
-            else to_milliseconds("roll_inactivity", roll_inactivity, operator="FileSink")
+            else timedelta_ms("roll_inactivity", roll_inactivity, operator="FileSink")
         )
         self.max_open_files = max_open_files
         self.success_files = success_files

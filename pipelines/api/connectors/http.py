@@ -14,7 +14,7 @@ from ...functions import AsyncRetryStrategy, ExponentialBackoffDelayRetryStrateg
 from ...functions.http_sink import HttpRequests, is_transient, to_json
 from ...graph.errors import ProgramError
 from ..checks import is_text, is_whole
-from ..durations import to_milliseconds
+from ..durations import timedelta_ms
 from ..source_location import caller_location
 
 _METHODS: Final = ("POST", "PUT", "PATCH")
@@ -72,8 +72,8 @@ class HttpSink:
         """For plans."""
         self.capacity = batch_size * requests
         self.retry = retry
-        linger_ms = to_milliseconds("linger", linger, operator="HttpSink", at_least=0)
-        timeout_ms = to_milliseconds("timeout", timeout, operator="HttpSink")
+        linger_ms = timedelta_ms("linger", linger, operator="HttpSink", at_least=0)
+        timeout_ms = timedelta_ms("timeout", timeout, operator="HttpSink")
         self.function = HttpRequests(
             url,
             method,

@@ -14,7 +14,7 @@ from ...functions.kafka_record import key_and_value_types, takes_none, without_n
 from ...graph.errors import ProgramError
 from ...types import PICKLED, RecordType, Scalar
 from ..checks import is_whole
-from ..durations import to_milliseconds
+from ..durations import timedelta_ms
 from ..source_location import caller_location
 from .formats import Format, Formats
 
@@ -165,9 +165,7 @@ class KafkaSource(metaclass=FlinkNames):
         self.topics = tuple(sorted(names))
         self.discovery_ms = None
         if discovery_interval is not None and not bounded:
-            self.discovery_ms = to_milliseconds(
-                "discovery_interval", discovery_interval, operator="KafkaSource"
-            )
+            self.discovery_ms = timedelta_ms("discovery_interval", discovery_interval, operator="KafkaSource")
         self.value_format = _format_of("KafkaSource", value_format or Formats.text())
         self.starting = starting or StartingOffsets.earliest()
         self.bounded = bounded

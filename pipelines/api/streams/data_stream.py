@@ -72,7 +72,7 @@ from ...functions.trigger import Trigger
 from ...types import PICKLED, Declared, OptionalOf, RecordType, TupleOf
 from .. import signatures, sql
 from ..checks import is_text, is_whole
-from ..durations import to_milliseconds
+from ..durations import timedelta_ms, to_milliseconds
 from ..keys import NO_KEY, Key, common_key_type, field_selector, key_of
 from ..program import Program
 from ..signatures import Signature, check_function, function_name, is_rich, uses_itself
@@ -313,6 +313,8 @@ class DataStream(Partitioning[T], Sinks[T]):
             raise refusal(step, f"the join is {how!r}, not 'left' or 'inner'")
         if cache is not None and not is_whole(getattr(cache, "size", None), 1):
             raise refusal(step, f"expected a LookupCache of one key or more, not {cache!r}")
+        if cache is not None and cache.ttl is not None:
+            timedelta_ms("ttl of the cache", cache.ttl, step)
         signature = signatures.LOOKUP_ASYNC if is_async(lookup) else signatures.LOOKUP
         value = without_none(self._checked(step, lookup, signature, value_type))
         if how == "left" and value != PICKLED:

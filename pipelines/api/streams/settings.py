@@ -50,8 +50,8 @@ class OperatorSettings:
 
         By default the group is that of all inputs if they have the same one, else "default".
         """
-        if group == "" or "/" in (group or ""):
-            raise refusal("slot_sharing_group", "a slot sharing group needs a name, without '/'")
+        if group is not None and not (is_text(group) and "/" not in group):
+            raise refusal("slot_sharing_group", f"the group is {group!r}: give a name without '/', or None")
         return self._set(slot_sharing_group=group or "")
 
     def co_location_group(self, group: str) -> Self:
@@ -59,8 +59,8 @@ class OperatorSettings:
 
         The operators must be in one slot sharing group and have the same parallelism (Flink's CoLocationGroup).
         """
-        if not group:
-            raise refusal("co_location_group", "a co-location group needs a name")
+        if not is_text(group):
+            raise refusal("co_location_group", f"the group is {group!r}: give a name")
         return self._set(co_location_group=group)
 
     def set_resources(

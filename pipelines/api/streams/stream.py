@@ -19,7 +19,7 @@ from ..connectors.custom import check_custom_sink
 from ..connectors.format_compatibility import check_sink
 from ..connectors.source_names import paths_name, topics_name
 from ..display import StreamRows, operator_name, stream_html
-from ..durations import to_milliseconds
+from ..durations import timedelta_ms
 from ..kafka_sinks import kafka_sink_fields
 from ..program import Program
 from ..signatures import Signature, check_function
@@ -125,7 +125,7 @@ class Stream(OnlyInPrograms, Generic[T]):
             function=function,
             retry=retry,
             capacity=capacity,
-            timeout_ms=None if timeout is None else to_milliseconds("timeout", timeout, operator=step),
+            timeout_ms=None if timeout is None else timedelta_ms("timeout", timeout, operator=step),
             ordered=bool(ordered),
         )
 

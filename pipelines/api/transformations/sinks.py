@@ -11,7 +11,7 @@ from ...graph.operators import OperatorKind
 from ...types import RecordType
 from ..connectors import FileSink, Format, KafkaSink
 from ..connectors.kafka import connection_parameters
-from ..durations import to_milliseconds
+from ..durations import timedelta_ms
 from .base import OneFunction, Physical, Surroundings
 
 
@@ -143,5 +143,5 @@ class WriteTransactions(Physical):
 
     def own_parameters(self, surroundings: Surroundings) -> Mapping[str, Any]:
         del surroundings
-        roll_ms = to_milliseconds("roll_interval", self.sink.roll_interval, operator=self.step)
+        roll_ms = timedelta_ms("roll_interval", self.sink.roll_interval, operator=self.step)
         return {"roll_records": self.sink.roll_records, "roll_ms": roll_ms}

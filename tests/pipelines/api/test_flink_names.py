@@ -15,6 +15,7 @@ from tailrace import (
     GlobalWindows,
     KeyedContext,
     KeyedStream,
+    OnTimerContext,
     OutputTag,
     ProcessFunction,
     ProgramError,
@@ -34,12 +35,6 @@ from tailrace.pipelines.flink_names import INSTEAD
 from tailrace.pipelines.types import RecordTypeError
 from tailrace.testing import JobFailedError, MiniCluster
 
-OWNERS = (
-    StreamExecutionEnvironment, SingleOutputStreamOperator, KeyedStream, WindowedStream, KeyedContext, Types,
-    WatermarkStrategy, tailrace,
-)  # fmt: skip
-
-
 API: Any = tailrace
 """For names that type checkers do not know."""
 
@@ -48,9 +43,20 @@ def stream() -> Any:
     return StreamExecutionEnvironment().from_collection([("ann", 1)])
 
 
+def joined_by_key() -> Any:
+    one = stream().key_by(0)
+    return one.interval_join(one)
+
+
 def joined() -> Any:
     one = stream()
     return one.join(one)
+
+
+OWNERS = (
+    StreamExecutionEnvironment, SingleOutputStreamOperator, KeyedStream, WindowedStream, KeyedContext, Types,
+    WatermarkStrategy, OnTimerContext, type(joined_by_key()), tailrace,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", INSTEAD)
@@ -73,6 +79,7 @@ def test_advice_names_what_exists(name: str) -> None:
         "type": (lambda: API.Types.ROW([]), "use TUPLE"),
         "step with keys": (lambda: stream().window(None), "window needs a keyed stream: call key_by"),
         "join without keys": (lambda: joined().window(None), "call where and equal_to"),
+        "join without interval": (lambda: joined_by_key().process(None), "call between before"),
     }.values(),
 )  # fmt: skip
 def test_method_of_flink_is_answered_by_one_of_tailrace(write: Callable[[], Any], advice: str) -> None:
@@ -106,9 +113,24 @@ class CurrentKey(ProcessFunction[str, str]):
         return [context.get_current_key()]  # type: ignore[attr-defined]
 
 
+class CallsTimerService(ProcessFunction[str, str]):
+    def process_element(self, value: str, context: Context) -> Any:
+        return [context.timer_service().current_watermark()]  # type: ignore[operator]
+
+
+class StateOfContext(ProcessFunction[str, str]):
+    def process_element(self, value: str, context: Context) -> Any:
+        return [context.get_state(None)]  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("function", "advice"),
-    [(TaggedTuples(), r"write context\.output\(tag, value\)"), (CurrentKey(), "the property current_key")],
+    [
+        (TaggedTuples(), r"write context\.output\(tag, value\)"),
+        (CurrentKey(), "the property current_key"),
+        (CallsTimerService(), r"timer_service is a property, .*: write it without \(\)"),
+        (StateOfContext(), "request state in open"),
+    ],
 )
 def test_habit_in_function_fails_with_advice(function: ProcessFunction[str, str], advice: str) -> None:
     with MiniCluster() as cluster:

@@ -732,6 +732,17 @@ MISTAKES: list[tuple[Mistake, str]] = [
         lambda env, s: KafkaSource("t", discovery_interval=5),
         "KafkaSource at {}: the discovery_interval is 5: give a timedelta",
     ),
+    (
+        lambda env, s: env.set_runtime_mode("BATCHES"),
+        "set_runtime_mode at {}: the mode is 'BATCHES', not one of",
+    ),
+    (lambda env, s: env.configure(5, "x"), "configure at {}: the option is 5: give its name"),
+    (
+        lambda env, s: s.slot_sharing_group(5),
+        "slot_sharing_group at {}: the group is 5: give a name without '/'",
+    ),
+    (lambda env, s: s.slot_sharing_group("a/b"), "slot_sharing_group at {}: the group is 'a/b': give a name"),
+    (lambda env, s: s.co_location_group(5), "co_location_group at {}: the group is 5: give a name"),
     (lambda env, s: KafkaSource("t", bootstrap_servers=""), "KafkaSource at {}: bootstrap_servers is ''"),
     (lambda env, s: Formats.csv(";;"), "Formats.csv at {}: the delimiter is ';;', not one character"),
     (

@@ -13,7 +13,7 @@ from typing import Any
 
 from ....functions import RuntimeContext, TransactionalSink
 from ...checks import is_text
-from ...durations import to_milliseconds
+from ...durations import timedelta_ms
 from .connection import Database, check_column, check_names, field_names, read_table, refusal
 
 
@@ -53,7 +53,7 @@ class DatabaseSink(TransactionalSink[Any]):
         self._key = tuple(key)
         self._delete_field = delete_field
         self._transactions_name = transactions_table
-        self._keep_ms = to_milliseconds("keep_transactions", keep_transactions, operator="DatabaseSink")
+        self._keep_ms = timedelta_ms("keep_transactions", keep_transactions, operator="DatabaseSink")
         self.roll_records = roll_records
         self.roll_interval = roll_interval
         self._engine: Any = None

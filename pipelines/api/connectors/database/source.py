@@ -15,7 +15,7 @@ from ....functions import (
     SourceSplit,
 )
 from ...checks import is_whole
-from ...durations import to_milliseconds
+from ...durations import timedelta_ms
 from .connection import Database, check_column, check_names, field_names, read_table, refusal
 
 T = TypeVar("T", covariant=True)
@@ -92,7 +92,7 @@ class DatabaseSource(Source[T]):
         self._database = Database("DatabaseSource", url, password_file)
         self._table_name, self._schema, self._key = table, schema, key
         self._splits, self._bounds = splits, (lower_bound or 0, upper_bound or 0)
-        self._wait_s = to_milliseconds("poll_interval", poll_interval, operator="DatabaseSource") / 1000
+        self._wait_s = timedelta_ms("poll_interval", poll_interval, operator="DatabaseSource") / 1000
         self.output_type = output_type
         self.bounded = bounded
         self._engine: Any = None

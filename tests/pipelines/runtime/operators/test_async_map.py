@@ -296,6 +296,29 @@ def test_result_that_predicate_selects_is_requested_again() -> None:
     assert Job(Failing(9, result=-1), retry).opened().take(8).finished().values == [-1]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"max_attempts": 0}, "max_attempts of a retry strategy is 0, not an integer of 1 or more"),
+        ({"max_attempts": 2.5}, "max_attempts of a retry strategy is 2.5"),
+        ({"max_delay": 5}, "the max_delay of a retry strategy is 5: give a timedelta"),
+        (
+            {"initial_delay": timedelta(-1)},
+            "the initial_delay of a retry strategy is .*: give a timedelta of 0",
+        ),
+        ({"multiplier": 0}, "the multiplier of a retry strategy is 0, not a number above 0"),
+        (
+            {"exception_predicate": OSError},
+            "the exception_predicate of a retry strategy is .*: give a function",
+        ),
+        ({"result_predicate": 5}, "the result_predicate of a retry strategy is 5: give a function"),
+    ],
+)
+def test_wrong_strategy_is_refused(arguments: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        ExponentialBackoffDelayRetryStrategy(**arguments)
+
+
 def test_timeout_is_for_all_attempts_together() -> None:
     retry = FixedDelayRetryStrategy(max_attempts=99, delay=timedelta(seconds=1))
     job = Job(Failing(99), retry, timeout_ms=3_500).opened().take(8)

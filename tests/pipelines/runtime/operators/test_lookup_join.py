@@ -101,6 +101,8 @@ def test_exception_in_thread_fails_job() -> None:
     [
         ({"how": "right"}, r"lookup_join at .*: the join is 'right', not 'left' or 'inner'"),
         ({"cache": LookupCache(0)}, "expected a LookupCache of one key or more"),
+        ({"cache": LookupCache(5, ttl=5)}, "the ttl of the cache is 5: give a timedelta$"),  # type: ignore[arg-type]
+        ({"cache": LookupCache(5, ttl=timedelta(0))}, "the ttl of the cache is 0 ms, not 1 or more$"),
         ({"capacity": 0}, "the capacity is 0"),
     ],
 )
