@@ -177,10 +177,9 @@ class BufferCodec:
         try:
             if data[start] == _SMALL[0]:
                 return Batch(*self._small.decode(memoryview(data)[start + 1 :]))
-            payload = pa.py_buffer(data)
-            timestamps, *columns = pa.ipc.read_record_batch(
-                payload.slice(start) if start else payload, self._schema
-            ).columns
+            # A copy, because values behind the header are not aligned: Arrow's kernels warn about them on stderr.
+            payload = pa.py_buffer(data[start:])
+            timestamps, *columns = pa.ipc.read_record_batch(payload, self._schema).columns
         except Exception as error:  # invalid bytes may make the libraries raise any error
             raise BufferError(f"a buffer of {len(data)} bytes has no readable records: {error}") from error
         return Batch.from_columns(timestamps, columns, self.record_type)

@@ -60,6 +60,17 @@ def test_header_and_records_survive_round_trip(
     assert CODEC.decode(data) == (header, batch_of(pairs))
 
 
+@pytest.mark.parametrize("rows", [MAX_SMALL_ROWS + 1, 1_000])
+def test_values_are_aligned_in_memory(rows: int) -> None:
+    """Otherwise Arrow's aggregations warn on the stderr of each task."""
+    batch = batch_of([(i, (f"word {i}", i)) for i in range(rows)])
+    _, decoded = CODEC.decode(CODEC.encode(BufferHeader(0, 0, 0), batch))
+    assert decoded.is_columnar
+    arrays = [decoded.timestamp_column(), *decoded.columns(CODEC.record_type)]
+    buffers_of = [each for array in arrays for each in array.buffers() if each is not None]
+    assert [each.address % 8 for each in buffers_of] == [0] * len(buffers_of)
+
+
 @given(headers, records, st.integers(500, 3000))
 def test_parts_have_the_same_records_with_consecutive_numbers(
     header: BufferHeader, pairs: list[tuple[int, tuple[str, int]]], limit: int
