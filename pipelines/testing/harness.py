@@ -26,6 +26,7 @@ from ..api import (
 from ..graph.errors import ProgramError
 from ..runtime.operators.watermarks import WatermarkAssigner
 from ..runtime.records.batch import Batch
+from ..runtime.records.timestamps import encode_timestamps
 from ..runtime.stream_task.input.sources.source import UNTIL_WOKEN_S, PollResult, Source, SourceSetup
 from .job import DrivenRun, MiniJob
 from .memory.attempt import MemoryAttempt
@@ -119,14 +120,15 @@ class StreamHarness:
         """Processes elements with their timestamps that arrive together."""
         pairs = [(value, self._clock.now if at is None else at) for value, at in elements]
         if pairs:
-            batch = Batch([at for _, at in pairs], [value for value, _ in pairs])
-            self._job.inject(self._inputs[input], lambda assigner: assigner.output.emit(batch))
+            times = encode_timestamps("an element has the timestamp", [at for _, at in pairs])
+            batch = Batch.from_rows(times, [value for value, _ in pairs])
+            self._job.inject(self._input(input), lambda assigner: assigner.output.emit(batch))
             self._job.work()
 
     def process_watermark(self, time: int, *, input: int | None = None) -> None:
         """Says that no element with a timestamp up to this one follows: timers and windows of event time fire.
         `input`: of this stream only; None: of all."""
-        for name in self._inputs if input is None else [self._inputs[input]]:
+        for name in self._inputs if input is None else [self._input(input)]:
             if time > self._watermarks.get(name, time - 1):
                 self._watermarks[name] = time
                 self._job.inject(name, lambda assigner: assigner.output.emit_watermark(time))
@@ -143,6 +145,11 @@ class StreamHarness:
     def advance(self, *, seconds: float = 0, milliseconds: int = 0) -> None:
         """Moves the processing time on."""
         self.set_processing_time(self._clock.now + round(seconds * 1000) + milliseconds)
+
+    def _input(self, number: int) -> str:
+        if not 0 <= number < len(self._inputs):
+            raise ValueError(f"there is no input {number}: the steps have {len(self._inputs)}, from 0")
+        return self._inputs[number]
 
     def end_input(self) -> None:
         """Says that no element follows on any input: event time comes to its end, and all windows fire."""

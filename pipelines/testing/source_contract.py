@@ -10,6 +10,7 @@ from typing import Any, Final
 from ...schemas.types import OperatorConfig
 from ..functions import RuntimeContext, Source, SourceReader, SourceReaderContext, SourceRecords, SourceSplit
 from ..runtime.operators.task_context import TaskContext
+from ..runtime.records.timestamps import encode_timestamps
 from ..runtime.state_backend.stateful import Origin
 from ..runtime.stream_task.input.sources.custom import CustomSource
 from ..runtime.stream_task.input.sources.source import SourceSetup
@@ -116,6 +117,11 @@ class _Copy:
                 raise contract.broken(
                     f"{name} returned {len(records)} records and {len(polled.timestamps)} timestamps"
                 )
+            if polled.timestamps is not None:
+                try:
+                    encode_timestamps(f"{name} returned the timestamp", list(polled.timestamps))
+                except TypeError as error:
+                    raise contract.broken(str(error)) from error
             if not records and not has_ended:
                 if not polled.wait_s > 0:
                     raise contract.broken(

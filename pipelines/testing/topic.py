@@ -11,6 +11,7 @@ from typing import Any
 from ..api import Format
 from ..runtime.formats import ValueFormat, create_message_reader, create_writer
 from ..runtime.records.batch import Batch
+from ..runtime.records.timestamps import encode_timestamps
 from ..types import RecordType
 from .memory.kafka import MemoryKafka, Message
 from .memory.kafka_rows import kafka_rows
@@ -70,6 +71,8 @@ class Topic:
         for value in list(values):
             of_value = key(value) if callable(key) else key
             at = timestamp(value) if callable(timestamp) else timestamp
+            if at is not None:
+                encode_timestamps("a message has the timestamp", [at])
             encoded_key = _key(of_value)
             to = self._kafka.partition_of(self.name, encoded_key) if partition is None else partition
             if not 0 <= to < self.partitions:

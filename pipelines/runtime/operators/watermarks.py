@@ -30,9 +30,10 @@ import pyarrow as pa
 
 from ....schemas.types import OperatorConfig
 from ...graph.operators import OperatorKind
-from ...types import ClassOf, RecordType, RecordTypeError, TupleOf
+from ...types import ClassOf, RecordType, TupleOf
 from ..records.batch import Batch
 from ..records.buffers import MAX_WATERMARK, NO_WATERMARK
+from ..records.timestamps import encode_timestamps
 from .operator import Operator, OperatorSetup
 from .user_functions import OrderedCalls, close_function, load, open_function, user_code
 
@@ -97,15 +98,7 @@ class TimestampAssigner(Operator):
         with user_code(self._setup.config, records):
             given = list(map(self._assign, records))
             records.end()
-            try:
-                return _INT.encode(given)
-            except RecordTypeError as error:
-                wrong = [timestamp for timestamp in given if not hasattr(timestamp, "__index__")] or [
-                    max(given, key=abs)
-                ]
-                raise TypeError(
-                    f"the timestamp assigner returned {wrong[0]!r}: a timestamp is an int, milliseconds since the epoch"
-                ) from error
+            return encode_timestamps("the timestamp assigner returned", given)
 
 
 class WatermarkGenerator(Operator):

@@ -129,6 +129,7 @@ class HoldsLock(Lists):
             "returned no records and wait_s=0: the task would ask again and again",
         ),
         (Lists(LETTERS, timestamps=[1]), "returned 12 records and 1 timestamps"),
+        (Lists(LETTERS, timestamps=[1.5] * 12), "returned the timestamp 1.5: a timestamp is an int"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Lists) else "",
 )

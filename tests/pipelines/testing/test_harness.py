@@ -237,3 +237,11 @@ def test_failure_of_function_is_raised_by_its_element() -> None:
     with StreamHarness(lambda words: words.map(int)) as harness:
         with pytest.raises(JobFailedError, match="ValueError: invalid literal"):
             harness.process_element("no number")
+
+
+def test_wrong_timestamps_and_inputs_are_refused() -> None:
+    with StreamHarness(lambda words: words.map(str.upper)) as harness:
+        with pytest.raises(TypeError, match=r"an element has the timestamp 1\.5: a timestamp is an int"):
+            harness.process_element("a", timestamp=1.5)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="there is no input 1: the steps have 1, from 0"):
+            harness.process_element("a", input=1)

@@ -135,6 +135,13 @@ class Unpicklable(Lists):
         ),
         (Unpicklable(""), "position or value <generator .* of split 'list 0' cannot be pickled: "),
         (Lists("ab", timestamps=[1]), "poll of split 'list 0' returned 2 records and 1 timestamps"),
+        *(
+            (
+                Lists("ab", timestamps=[1, wrong]),
+                rf"of split 'list 0' returned the timestamp {wrong!r}: a timestamp is",
+            )
+            for wrong in (1.5, 1.0, None, "noon", 2**63)
+        ),
         (Lists("", has_ended=False, wait_s=0), "no records and wait_s=0: give a number of seconds above 0"),
     ],
 )

@@ -24,6 +24,7 @@ from .....sentinels import dump_code, load_code
 from ....common.failures import TaskError, format_key
 from ....operators.user_functions import load, user_code
 from ....records.batch import Batch
+from ....records.timestamps import encode_timestamps
 from ....state_backend.stateful import Origin
 from .source import PollResult, Source, SourceSetup
 
@@ -243,7 +244,9 @@ class CustomSource(Source):
             polled: Any = reader.poll(split.position, limit)
         if not isinstance(polled, SourceRecords):
             raise self._broken(f"poll of split {split_id!r} returned {polled!r}, not SourceRecords")
-        records = list(polled.records)
+        with user_code(self._config, place=lambda: f"the records of a poll of split {split_id!r}"):
+            records = list(polled.records)
+            timestamps = None if polled.timestamps is None else list(polled.timestamps)
         self._polled = split_id, split.position
         split.position, split.has_ended = polled.position, polled.has_ended
         split.has_records |= bool(records)
@@ -260,14 +263,17 @@ class CustomSource(Source):
                 )
             split.poll_at = now + wait_s * 1000
             return None
-        if polled.timestamps is None:
+        if timestamps is None:
             return Batch.from_rows(pa.repeat(now, len(records)), records)
-        timestamps = list(polled.timestamps)
         if len(timestamps) != len(records):
             raise self._broken(
                 f"poll of split {split_id!r} returned {len(records)} records and {len(timestamps)} timestamps"
             )
-        return Batch(timestamps, records)
+        try:
+            times = encode_timestamps(f"poll of split {split_id!r} returned the timestamp", timestamps)
+        except TypeError as error:
+            raise self._broken(str(error)) from error
+        return Batch.from_rows(times, records)
 
     def _create_reader(self, split: _OpenSplit) -> SourceReader[Any]:
         def wake() -> None:
