@@ -92,7 +92,7 @@ FINGERPRINTS: Mapping[str, str] = MappingProxyType(
         "tailrace.job_master.SuspendJob": "424e18939b71febd",
         "tailrace.job_master.TaskAcknowledged": "6fd735a044896b30",
         "tailrace.job_master.TasksContradicted": "54497efcd338f03a",
-        "tailrace.job_master.TasksMeasured": "8a6b306b18677c37",
+        "tailrace.job_master.TasksMeasured": "ff7641666c475bd5",
         "tailrace.job_master.TriggerCheckpoint": "532fbb4dec84dffa",
         "tailrace.job_master.UpdateTaskExecutionState": "dae57b2d9563385b",
         "tailrace.resource_manager.ApplicationMasterRegistered": "3fa8f3635c682b00",

@@ -380,6 +380,8 @@ class VertexMeasurement(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Records of the topics of a Kafka source that were read; null if that is not measured. Operators of its chain that Spark runs make more or fewer records_in of them. Since 0.1.0."""
     records_arrived: float | None = None
     """Records that were written to the topics of a Kafka source; null if that is not measured. Since 0.1.0."""
+    partitions: int | None = None
+    """The partitions that a Kafka source reads; null if that is not measured. Since 0.1.0."""
 
 
 class AccumulatorReport(msgspec.Struct, frozen=True, gc=False, kw_only=True):

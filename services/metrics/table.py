@@ -277,6 +277,12 @@ PENDING_RECORDS: Final = _gauge(
     _VERTEX_LABELS,
     "pendingRecords",
 )
+ASSIGNED_PARTITIONS: Final = _gauge(
+    f"{_TASK}assignedPartitions",
+    "Partitions of the topics of an unbounded Kafka source that its subtasks here read.",
+    _VERTEX_LABELS,
+    "assignedPartitions",
+)
 
 
 def _database(name: str, text: str, unit: str = "") -> Metric:
@@ -412,6 +418,7 @@ SECTIONS: Final[Mapping[str, tuple[Metric, ...]]] = {
         TASK_CPU,
         TASK_MEMORY,
         PENDING_RECORDS,
+        ASSIGNED_PARTITIONS,
         SOURCE_POSITION,
         LATENCY,
         *DATABASE.values(),

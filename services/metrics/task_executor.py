@@ -46,8 +46,12 @@ def sample_groups(
         if task.process_id is not None:
             # A sum over tasks has each process once.
             unreported.pop(task.process_id, None)
-    for vertex, records in figures.pending_records:
-        yield [Sample(table.PENDING_RECORDS, (resource_id, *msgspec.structs.astuple(vertex)), records)]
+    for source in figures.sources:
+        labels = (resource_id, *msgspec.structs.astuple(source.vertex))
+        yield [
+            Sample(table.PENDING_RECORDS, labels, source.pending_records),
+            Sample(table.ASSIGNED_PARTITIONS, labels, source.partitions),
+        ]
     for task in figures.tasks:
         yield latency_samples(task, resource_id)
     for task in figures.tasks:

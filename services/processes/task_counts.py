@@ -50,6 +50,7 @@ def _counts(values: Values) -> TaskCounts:
         back_pressured_s=values.get("accumulateBackPressuredTimeMs", 0.0) / _MILLISECONDS,
         pending_records=values.get("pendingRecords"),
         position=values.get("currentOffset"),
+        partitions=values.get("assignedPartitions"),
         counted_s=_seconds(values, "accumulateCountedTimeMs"),
         counted_busy_s=_seconds(values, "accumulateCountedBusyTimeMs"),
     )

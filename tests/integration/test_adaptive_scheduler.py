@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tailrace.pipelines.graph.adaptive_scheduler_options import SCHEDULER_MODE, SchedulerExecutionMode
 from tailrace.schemas import client, job_master
 from tailrace.services.log.topics import log_topic
 
@@ -20,19 +21,27 @@ from ..replay_check import differences
 pytestmark = pytest.mark.timeout(300)
 
 _KEY = "jobmanager.adaptive-scheduler"
-ADAPTIVE = {
+TIMEOUTS = {
     **OPTIONS,
-    "jobmanager.scheduler": "adaptive",
     f"{_KEY}.submission.resource-stabilization-timeout": "1 s",
     f"{_KEY}.executing.resource-stabilization-timeout": "1 s",
     f"{_KEY}.executing.cooldown-after-rescaling": "1 s",
 }
+ADAPTIVE = {**TIMEOUTS, "jobmanager.scheduler": "adaptive"}
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultInjectionCluster]:
+@pytest.fixture(
+    scope="module",
+    params=["none", pytest.param("reactive", marks=pytest.mark.soak)],
+    ids=["adaptive scheduler", "reactive mode"],
+)
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[FaultInjectionCluster]:
+    """A cluster with one TaskExecutor."""
     values = {
         "home": str(tmp_path_factory.mktemp("adaptive") / "home"),
+        "scheduler-mode": request.param,
         "taskmanager.numberOfTaskSlots": "1",
         "heartbeat.interval": "500 ms",
         "heartbeat.timeout": "5 s",
@@ -51,17 +60,22 @@ def wait_for_parallelism(job: RunningJob, *expected: int) -> None:
 
 
 def test_parallelism_follows_taskexecutors(cluster: FaultInjectionCluster) -> None:
-    shape = Shape(records=40_000, rate=2_000)
-    with contextlib.closing(RunningJob(cluster, shape, options=ADAPTIVE)) as job:
-        wait_for_parallelism(job, 1)
+    if cluster.configuration.get(SCHEDULER_MODE) is SchedulerExecutionMode.REACTIVE:
+        # The program has one subtask. Its vertex is divided when it gets a second one.
+        shape, options, start = Shape(records=40_000, rate=2_000, parallelism=1), TIMEOUTS, []
+    else:
+        shape, options, start = Shape(records=40_000, rate=2_000), ADAPTIVE, [1]
+    with contextlib.closing(RunningJob(cluster, shape, options=options)) as job:
+        wait_for_parallelism(job, *start)
         first = cluster.taskexecutors[0]
         cluster.add_taskexecutor()
-        wait_for_parallelism(job, 1, 2)
+        wait_for_parallelism(job, *start, 2)
         process = cluster.process(first)
         assert process is not None
         cluster.kill(process)
-        wait_for_parallelism(job, 1, 2, 1)
+        wait_for_parallelism(job, *start, 2, 1)
         assert len(job.read_events(job_master.SlotsShared)) == 1
+        assert {len(body.parallelism) for body in job.read_events(client.JobRescaled)} == {3}
         job.wait_for_its_end()
         job.check()
     configuration = cluster.configuration

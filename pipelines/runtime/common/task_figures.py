@@ -49,13 +49,23 @@ class TaskStacks(msgspec.Struct, frozen=True):
     stacks: Sequence[SampledStack]
 
 
+class SourceFigures(msgspec.Struct, frozen=True):
+    """The last figures of the unbounded Kafka source of a vertex, for all its subtasks in one runtime."""
+
+    vertex: VertexName
+    pending_records: int
+    """The records that it has not read yet."""
+    partitions: int
+    """The partitions that it reads."""
+
+
 class RuntimeFigures(msgspec.Struct, frozen=True):
     """The figures of one runtime."""
 
     tasks: Sequence[TaskFigures] = ()
     """In the order in which they were deployed."""
-    pending_records: Sequence[tuple[VertexName, int]] = ()
-    """The records that the Kafka source of a vertex has not read yet."""
+    sources: Sequence[SourceFigures] = ()
+    """Those of which the lag is measured."""
     jvm_process_id: int | None = None
     """The process of Spark's JVM, once it runs."""
     jvm_heap_bytes: int = 0

@@ -29,7 +29,7 @@ from ..common.protocol import (
     SampleStacks,
     TriggerCheckpoint,
 )
-from ..common.task_figures import RuntimeFigures, TaskStacks, VertexName
+from ..common.task_figures import RuntimeFigures, SourceFigures, TaskStacks, VertexName
 from ..spark.cluster import SparkClusterAddress, SparkClusterError
 from .cluster_watch import ClusterWatch
 from .execution_manager import ExecutionManager
@@ -173,8 +173,8 @@ class TaskRuntime:
         """Returns the last figures of the attempts that have not ended."""
         return RuntimeFigures(
             tasks=[each.figures for each in list(self._executions.by_id.values()) if each.end is None],
-            pending_records=[
-                (each.vertex_name, each.pending_records)
+            sources=[
+                SourceFigures(each.vertex_name, each.pending_records, len(each.places))
                 for each in list(self._executions.deployments.values())
                 if each.pending_records is not None and each.live
             ],

@@ -98,6 +98,7 @@ def decide(
             vertex,
             loads[vertex.vertex_id],
             limits[vertex.vertex_id],
+            measured[vertex.vertex_id].partitions,
             options,
             scale_ups.get(vertex.vertex_id),
             measurement.time,
@@ -227,6 +228,7 @@ def _judge(
     vertex: SchedulingVertex,
     load: Load,
     max_parallelism: int,
+    partitions: int | None,
     options: AutoscalerOptions,
     last: ScaleUp | None,
     now: int,
@@ -242,6 +244,12 @@ def _judge(
     most = min(options.max_parallelism, max_parallelism)
     # Rounding errors of the division ask for no further subtask.
     wanted = max(min(options.min_parallelism, most), min(most, math.ceil(vertex.parallelism * factor - 1e-6)))
+    if partitions is not None and wanted > max(partitions, vertex.parallelism):
+        # A subtask without a partition reads nothing.
+        wanted = max(partitions, vertex.parallelism)
+        if wanted == vertex.parallelism:
+            why = f"is not scaled up: its topics have no more partitions ({partitions})"
+            return _Verdict(wanted, has_too_little, why)
     if wanted > vertex.parallelism and has_too_little and _is_ineffective(vertex, load, options, last):
         return _Verdict(vertex.parallelism, True, "is not scaled up again: the last time brought too little")
     if wanted < vertex.parallelism:

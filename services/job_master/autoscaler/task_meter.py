@@ -49,6 +49,8 @@ class TaskCounts(NamedTuple):
     """The lag of a Kafka source; one of the subtasks of a TaskExecutor has that of all of them."""
     position: float | None = None
     """The sum of the positions of a Kafka source."""
+    partitions: float | None = None
+    """The partitions that a Kafka source reads, in one of the subtasks of a TaskExecutor."""
     counted_s: float | None = None
     """Until when the records are counted, in the time since the attempt began to process; None: until now."""
     counted_busy_s: float | None = None
@@ -236,6 +238,7 @@ def _measure(
         back_pressured += (end.back_pressured_s - start.back_pressured_s) / passed_s / parallelism
         consumed += ((end.position or 0.0) - (start.position or 0.0)) / counted_s
     pending, pending_before = _pending(after), _pending(before)
+    partitions = int(sum(each.partitions or 0.0 for each in after))
     has_lag = pending is not None and pending_before is not None
     arrived = (_end_offsets(after) - _end_offsets(before)) / duration_s
     return VertexMeasurement(
@@ -249,6 +252,7 @@ def _measure(
         pending_records_before=pending_before if has_lag else None,
         records_consumed=round(max(0.0, consumed), 3) if has_lag else None,
         records_arrived=round(max(0.0, arrived), 3) if has_lag else None,
+        partitions=partitions or None,
     )
 
 

@@ -6,12 +6,19 @@ import pytest
 
 from tailrace.pipelines.graph.operators import OperatorKind
 from tailrace.schemas import client, job_master, resource_manager, task_executor
-from tailrace.schemas.types import ExecutionState, JobStatus, ParallelismBounds, SnapshotType
+from tailrace.schemas.types import (
+    ExecutionState,
+    JobStatus,
+    ParallelismBounds,
+    SnapshotType,
+    VertexMeasurement,
+)
 from tailrace.services.core.role import OutgoingEvent
-from tailrace.services.job_master.instructions import CreateChannels, FindCheckpoint
+from tailrace.services.job_master.instructions import CreateChannels, FindCheckpoint, MeasureTasks
 from tailrace.services.job_master.job_status import ACTIVE
 
 from ...graphs import edge, job_graph, operator, vertex
+from ..simulated_cluster.cluster import SECOND
 from .checkpointed import ON_REQUEST, Checkpointed, bodies
 from .driver import JOB, submissions
 
@@ -77,9 +84,9 @@ def job_of(bounds: dict[str, ParallelismBounds] | None = None, **more: str) -> A
     return job
 
 
-def started_with(slots: dict[str, int]) -> Adaptive:
+def started_with(slots: dict[str, int], **more: str) -> Adaptive:
     """Returns a job that runs with the slots of these TaskExecutors."""
-    job = job_of()
+    job = job_of(**more)
     for resource_id, count in slots.items():
         job.give_some(resource_id, count)
     if sum(slots.values()) < 4:
@@ -284,6 +291,57 @@ def test_request_changes_bounds(upper: int, slots: int) -> None:
     assert {each.upper_bound for each in job.state.rescaling.bounds.values()} == {upper}
     optional = [each for each in job.state.slots.requests.values() if each.is_optional]
     assert len(optional) == upper - slots
+
+
+def measure(job: Adaptive, busy: float) -> list[OutgoingEvent]:
+    """A window of the autoscaler ends, in which all subtasks were busy for a share of the time; the lag has grown if
+    that is 1."""
+    lag = 12_000 if busy == 1 else 0
+    vertices = tuple(
+        VertexMeasurement(
+            vertex_id=vertex_id,
+            parallelism=job.parallelism,
+            records_in=1_000,
+            records_out=1_000,
+            busy=busy,
+            back_pressured=0,
+            pending_records=lag if vertex_id == "source" else None,
+            pending_records_before=0 if vertex_id == "source" else None,
+        )
+        for vertex_id in BOUNDS
+    )
+    cause = job.demanded(MeasureTasks).cause
+    job.now += 60 * SECOND
+    job.receive(
+        JOB, job_master.TasksMeasured(job_id="j", duration=60 * SECOND, vertices=vertices), cause=cause
+    )
+    return job.send()
+
+
+def test_autoscaler_changes_bounds_and_job_follows_its_slots() -> None:
+    options = {
+        "job.autoscaler.enabled": "true",
+        "job.autoscaler.scale-up.grace-period": "0 s",
+        "job.autoscaler.stabilization.interval": "0 s",
+    }
+    job = started_with({"te-1": 4}, **options)
+    (started,) = bodies(measure(job, 0.1), job_master.RescaleStarted)
+    assert started.reason.startswith("the autoscaler: source from parallelism 4 to 2: ")
+    job.is_rescaled()
+    assert job.parallelism == 2
+    job.tick(60)
+    assert (len(job.state.slots.slots), len(job.state.slots.requests)) == (2, 0), "the others are given back"
+    events = measure(job, 1.0)
+    (started,) = bodies(events, job_master.RescaleStarted)
+    assert not started.parallelism, "there are no more slots"
+    assert [each.is_optional for each in bodies(events, resource_manager.RequestSlot)] == [True, True]
+    assert {each.upper_bound for each in job.state.rescaling.bounds.values()} == {4}
+    assert job.parallelism == 2
+    job.give_some("te-2", 2)
+    (started,) = bodies(job.tick(30), job_master.RescaleStarted)
+    assert started.parallelism == {"source": 4, "sink": 4}
+    job.is_rescaled()
+    assert job.parallelism == 4
 
 
 def test_upper_bound_above_maximum_parallelism_is_refused() -> None:

@@ -43,6 +43,7 @@ class SimulatedJob:
         backlog: float = 0.0,
         parallelism: int = 1,
         options: AutoscalerOptions = OPTIONS,
+        partitions: int | None = None,
     ) -> None:
         self.rate = rate
         self.costs = costs
@@ -50,6 +51,7 @@ class SimulatedJob:
         self.waiting = {"source": backlog, "work": 0.0, "sink": 0.0}
         self.graph = graph_of(parallelism)
         self.options = options
+        self.partitions = partitions
         self.scale_ups: dict[str, ScaleUp] = {}
         self.now_s = 0.0
         self.changes: list[tuple[float, Mapping[str, int]]] = []
@@ -81,6 +83,7 @@ class SimulatedJob:
                     pending_records=int(self.waiting[name]) if name == "source" else None,
                     pending_records_before=int(before) if name == "source" else None,
                     records_consumed=read / seconds if name == "source" else None,
+                    partitions=self.partitions if name == "source" else None,
                 )
             )
         self.now_s += seconds
@@ -220,6 +223,15 @@ def test_vertices_of_a_forward_edge_change_together() -> None:
     job.graph = graph_of(1, Partitioner.FORWARD)
     changed = job.step().parallelism
     assert changed["work"] == changed["sink"] == 3
+
+
+@pytest.mark.parametrize("parallelism", [1, 3, 5])
+def test_source_is_scaled_up_to_its_partitions_at_most(parallelism: int) -> None:
+    job = SimulatedJob(4_000, dict.fromkeys(NAMES, 2e-3), partitions=3, parallelism=parallelism)
+    decisions = [job.step() for _ in range(8)]
+    assert job.parallelism["source"] == max(3, parallelism)
+    assert job.parallelism["work"] > 5
+    assert decisions[-1].reason == "source is not scaled up: its topics have no more partitions (3)"
 
 
 def test_fixed_vertices_keep_their_parallelism() -> None:

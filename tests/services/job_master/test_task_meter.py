@@ -162,19 +162,23 @@ def test_arrival_does_not_depend_on_when_tasks_count(
 def test_rates_are_those_of_the_time_that_the_tasks_have_measured() -> None:
     (found,) = measure_vertices({"a": 2}, at(100), at(160), 61.0)
     assert (found.records_in, found.records_out, found.busy) == (40.0, 20.0, 1.0)
-    assert (found.pending_records, found.records_consumed) == (None, None)
+    assert (found.pending_records, found.records_consumed, found.partitions) == (None, None, None)
 
 
 def test_lag_is_the_sum_over_the_task_executors() -> None:
     def lag(pending: float, position: float) -> Counts:
         return {
-            ("a", 0): TaskCounts(position, 0, position, pending_records=pending, position=2 * position),
-            ("a", 1): TaskCounts(position, 0, position, pending_records=1.0, position=position),
+            ("a", 0): TaskCounts(
+                position, 0, position, pending_records=pending, position=2 * position, partitions=2.0
+            ),
+            ("a", 1): TaskCounts(
+                position, 0, position, pending_records=1.0, position=position, partitions=1.0
+            ),
         }
 
     (found,) = measure_vertices({"a": 2}, lag(100, 10), lag(40, 70), 60.0)
     assert (found.pending_records, found.pending_records_before) == (41, 101)
-    assert found.records_consumed == 3.0
+    assert (found.records_consumed, found.partitions) == (3.0, 3)
 
 
 @pytest.mark.parametrize(

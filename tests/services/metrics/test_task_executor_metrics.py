@@ -10,7 +10,12 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from tailrace.pipelines.runtime.common.latencies import LatencyHistogram
 from tailrace.pipelines.runtime.common.protocol import TaskActivity, TaskMetrics
-from tailrace.pipelines.runtime.common.task_figures import RuntimeFigures, TaskFigures, VertexName
+from tailrace.pipelines.runtime.common.task_figures import (
+    RuntimeFigures,
+    SourceFigures,
+    TaskFigures,
+    VertexName,
+)
 from tailrace.services.metrics import table, task_executor
 from tailrace.services.metrics.exposition import create_registry, exposition
 from tailrace.services.metrics.samples import Sample
@@ -77,11 +82,12 @@ def test_sums_agree_with_figures_of_tasks(tasks: list[TaskFigures]) -> None:
     assert samples[len(samples) - len(of_users) :] == of_users
 
 
-def test_jvm_and_pending_records_have_series() -> None:
+def test_jvm_and_sources_have_series() -> None:
     vertex = VertexName("j", "job", "v", "Source")
-    samples = samples_of(None, RuntimeFigures((), [(vertex, 12)], 2, 640 << 20))
+    samples = samples_of(None, RuntimeFigures((), [SourceFigures(vertex, 12, 4)], 2, 640 << 20))
     shown = {(sample.metric, sample.labels): sample.value for sample in samples}
     assert shown[table.PENDING_RECORDS, ("te-1", "j", "job", "v", "Source")] == 12
+    assert shown[table.ASSIGNED_PARTITIONS, ("te-1", "j", "job", "v", "Source")] == 4
     assert shown[table.JVM_CPU, ("te-1",)] == 2.5
     assert shown[table.JVM_MEMORY, ("te-1",)] == 20
     assert shown[table.JVM_HEAP_MAX, ("te-1",)] == 640 << 20

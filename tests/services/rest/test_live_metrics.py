@@ -13,6 +13,7 @@ from tailrace.pipelines.runtime.common.latencies import LatencyHistogram
 from tailrace.pipelines.runtime.common.protocol import TaskActivity, TaskMetrics
 from tailrace.pipelines.runtime.common.task_figures import (
     RuntimeFigures,
+    SourceFigures,
     TaskFigures,
     TaskReport,
     VertexName,
@@ -41,7 +42,7 @@ NUMBERS = st.lists(st.floats(0, 1e12), min_size=1, max_size=5)
 
 
 def samples_of(*tasks: TaskFigures, pending: int | None = None) -> list[Sample]:
-    figures = RuntimeFigures(tasks, [] if pending is None else [(VERTEX, pending)])
+    figures = RuntimeFigures(tasks, [] if pending is None else [SourceFigures(VERTEX, pending, 4)])
     return [sample for group in task_executor.sample_groups(None, figures, {}, "te-1") for sample in group]
 
 
@@ -104,10 +105,10 @@ def test_load_of_subtask_is_in_shares_and_without_unknown_values() -> None:
 
 def test_lag_of_vertex_belongs_to_its_first_subtask_here() -> None:
     found = live(TaskFigures(VERTEX, 3, 0), TaskFigures(VERTEX, 2, 0), pending=12)
-    assert {key.subtask_index: values.get("pendingRecords") for key, values in found.items()} == {
-        2: 12,
-        3: None,
-    }
+    assert {
+        key.subtask_index: (values.get("pendingRecords"), values.get("assignedPartitions"))
+        for key, values in found.items()
+    } == {2: (12, 4), 3: (None, None)}
 
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.integers(0, 1_000)), max_size=30))

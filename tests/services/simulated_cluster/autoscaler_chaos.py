@@ -49,6 +49,7 @@ def _draw(draw: random.Random, instruction: MeasureTasks) -> tuple[VertexMeasure
             pending_records=draw.choice((0, 5_000)),
             pending_records_before=0,
             records_consumed=1_000 * load,
+            partitions=draw.choice((None, 2)),
         )
         for vertex_id, parallelism in sorted(instruction.vertices.items())
         if draw.random() < 0.95
