@@ -60,6 +60,9 @@ class Job:
     removed: bool = False
     failed_at: int = NEVER
     """The offset at which its JobMaster failed."""
+    overtaken: set[int] = field(default_factory=set)
+    """The checkpoints whose trigger, decided before, reached the log after the JobMaster failed: the job aborts them,
+    or does not know them any more."""
     last_end: tuple[int, int] = (-1, 0)
     """(offset, time) at which a checkpoint ended last, one way or the other; forgotten when the job goes back."""
 

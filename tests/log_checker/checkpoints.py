@@ -86,7 +86,7 @@ class Checkpoints:
             yield f"{event.sender} triggers a checkpoint of {job_id}"
         decided_at = event.offset if event.decided_at is None else event.decided_at
         if decided_at < job.failed_at < event.offset:
-            # Decided before its JobMaster failed: the job ignores it.
+            job.overtaken.add(checkpoint_id)
             return
         awaited, ended, generation = {}, set(), 0
         for attempt_id in (*event["to_acknowledge"], *event["finished"]):
@@ -208,7 +208,8 @@ class Checkpoints:
         job_id, checkpoint_id = event["job_id"], event["checkpoint_id"]
         checkpoint = self._find(job_id, checkpoint_id)
         if checkpoint is None:
-            yield f"checkpoint {checkpoint_id} of {job_id} is aborted, but was never triggered"
+            if not self._is_overtaken(job_id, checkpoint_id):
+                yield f"checkpoint {checkpoint_id} of {job_id} is aborted, but was never triggered"
         elif checkpoint.pending:
             checkpoint.aborted = event.offset
             self.jobs[job_id].last_end = event.offset, event.time
@@ -247,7 +248,8 @@ class Checkpoints:
         job_id, checkpoint_id = event["job_id"], event["checkpoint_id"]
         checkpoint = self._find(job_id, checkpoint_id)
         if checkpoint is None or checkpoint.pending:
-            yield f"checkpoint {checkpoint_id} of {job_id} is discarded, but was neither complete nor aborted"
+            if not self._is_overtaken(job_id, checkpoint_id):
+                yield f"checkpoint {checkpoint_id} of {job_id} is discarded, but was neither complete nor aborted"
             return
         if checkpoint.discarded != NEVER or checkpoint.completed == NEVER:
             return
@@ -295,6 +297,9 @@ class Checkpoints:
     def _find(self, job_id: str, checkpoint_id: int) -> Checkpoint | None:
         job = self.jobs.get(job_id)
         return None if job is None else job.checkpoints.get(checkpoint_id)
+
+    def _is_overtaken(self, job_id: str, checkpoint_id: int) -> bool:
+        return job_id in self.jobs and checkpoint_id in self.jobs[job_id].overtaken
 
 
 def _format_checkpoint(job_id: str, checkpoint: Checkpoint) -> str:
