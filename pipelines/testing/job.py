@@ -4,6 +4,7 @@ nothing is left to do."""
 from __future__ import annotations
 
 import random
+import uuid
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
@@ -32,6 +33,12 @@ IDLE_STEPS = 20
 MOST_ROUNDS = 10_000
 POLL_LIMIT = 1_000
 """Records."""
+
+
+def new_job_id(prefix: str) -> str:
+    """Returns an id that no other job has, also none of another process: files and transactions of sinks are named by
+    it, so a job with the id of a former one would leave out what that one has written."""
+    return f"{prefix}-{uuid.uuid4().hex}"
 
 
 class MiniJob:

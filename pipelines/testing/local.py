@@ -17,7 +17,7 @@ from ..api.executor import JobExecutionResult
 from ..graph.errors import ProgramError
 from ..graph.operators import OperatorKind
 from ..graph.validation import validate
-from .job import MiniJob
+from .job import MiniJob, new_job_id
 from .memory.kafka import Message
 
 _OF_KAFKA = frozenset({OperatorKind.KAFKA_SOURCE, OperatorKind.KAFKA_SINK, OperatorKind.EXTERNAL_KAFKA_SINK})
@@ -31,7 +31,6 @@ class LocalExecutor:
     def __init__(self, *, prints: bool = False) -> None:
         """`prints`: whether the output of print sinks appears on stdout."""
         self._prints = prints
-        self._jobs = 0
 
     def execute(self, job_graph: JobGraph) -> LocalJob:
         """Starts a job. Raises ProgramError."""
@@ -45,8 +44,7 @@ class LocalExecutor:
                     operator=operator.name,
                     location=operator.location,
                 )
-        self._jobs += 1
-        return LocalJob(job_graph, f"job{self._jobs:03d}", prints=self._prints)
+        return LocalJob(job_graph, new_job_id("local"), prints=self._prints)
 
 
 class LocalJob(MiniJob):

@@ -23,7 +23,7 @@ from ..api.executor import JobFailedError, ProgramContext, program_context
 from ..graph.errors import ProgramError
 from ..graph.operators import OperatorKind
 from ..graph.validation import validate
-from .job import MiniJob
+from .job import MiniJob, new_job_id
 from .memory.kafka import BEGIN_MS, MemoryKafka, Message
 from .topic import Topic
 
@@ -198,7 +198,7 @@ class MiniCluster:
         number = len(self.jobs) + 1
         job = MiniJob(
             _without_other_clusters(graph),
-            f"job{number:03d}",
+            new_job_id(f"job{number:03d}"),
             self._directory.name,
             self._logs,
             lambda: self._now,
