@@ -87,7 +87,7 @@ class DatabaseSink(TransactionalSink[Any]):
             except sql.exc.IntegrityError:
                 transaction.rollback()  # it is committed already
                 return
-            self._write(connection, list(map(_fields_of, records)))
+            self._write(connection, list(map(self._fields_of, records)))
 
     def close(self) -> None:
         if self._engine is not None:
@@ -107,18 +107,19 @@ class DatabaseSink(TransactionalSink[Any]):
         if not self._key:
             self._insert(connection, rows)
             return
-        last = {self._key_of(row): row for row in rows}
+        removed: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+        last: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for row in rows:
+            key, values = self._key_of(row), dict(row)
+            if self._delete_field is not None and values.pop(self._delete_field, False):
+                removed[key] = row
+                last.pop(key, None)
+            else:
+                # A row without some columns changes the others only, as in a transaction of its own.
+                last[key] = {**last.get(key, {}), **values}
         # In one order in all subtasks, so that two that write the same rows do not wait for each other.
-        in_order = [last[key] for key in sorted(last, key=repr)]
-        deleted = self._delete_field
-        if deleted is not None:
-            self._delete(connection, [row for row in in_order if row.get(deleted)])
-            in_order = [
-                {name: value for name, value in row.items() if name != deleted}
-                for row in in_order
-                if not row.get(deleted)
-            ]
-        self._upsert(connection, in_order)
+        self._delete(connection, [removed[key] for key in sorted(removed, key=repr)])
+        self._upsert(connection, [last[key] for key in sorted(last, key=repr)])
 
     def _insert(self, connection: Any, rows: Iterable[Mapping[str, Any]]) -> None:
         import sqlalchemy as sql
@@ -172,6 +173,19 @@ class DatabaseSink(TransactionalSink[Any]):
 
         return sql.and_(*(self._table.c[name] == sql.bindparam(f"key_{name}") for name in self._key))
 
+    def _fields_of(self, record: Any) -> Mapping[str, Any]:
+        """Returns the fields of a record by name. Raises TypeError."""
+        if isinstance(record, Mapping):
+            return record
+        names = field_names(type(record))
+        if not names:
+            raise TypeError(
+                f"a row is a dataclass, a NamedTuple or a dictionary, not {type(record).__name__} {record!r}"
+            )
+        if self._delete_field not in (None, *names):
+            raise TypeError(f"the record {record!r} has no field {self._delete_field}, which is delete_field")
+        return {name: getattr(record, name) for name in names}
+
     def _key_of(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
         for name in self._key:
             if name not in row:
@@ -204,18 +218,6 @@ def _with_same_fields(rows: Iterable[Mapping[str, Any]]) -> list[list[Mapping[st
     for row in rows:
         groups.setdefault(tuple(row), []).append(row)
     return list(groups.values())
-
-
-def _fields_of(record: Any) -> Mapping[str, Any]:
-    """Returns the fields of a record by name. Raises TypeError."""
-    if isinstance(record, Mapping):
-        return record
-    names = field_names(type(record))
-    if not names:
-        raise TypeError(
-            f"a row is a dataclass, a NamedTuple or a dictionary, not {type(record).__name__} {record!r}"
-        )
-    return {name: getattr(record, name) for name in names}
 
 
 def _now_ms() -> int:

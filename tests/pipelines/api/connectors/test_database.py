@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +21,8 @@ from database_tables import (
     check_sources,
     write_orders_with_kills,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tailrace.pipelines.api import DatabaseSink, DatabaseSource, ProgramError, StreamExecutionEnvironment
 from tailrace.pipelines.api.connectors.database import sink as sink_module
@@ -91,6 +94,45 @@ def test_dictionaries_with_different_columns_are_written(tables: Tables) -> None
     sink.commit("t1", [{"id": 1, "customer": "eve"}])
     sink.close()
     assert tables.rows(tables.stock) == [Order(1, "eve", 2.0), Order(2, "bob", None)]
+
+
+rows = st.fixed_dictionaries(
+    {"id": st.integers(0, 2), "customer": st.sampled_from("ab")},
+    optional={"amount": st.sampled_from([None, 1.5, 2.5]), "gone": st.booleans()},
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(rows, min_size=1, max_size=5), max_size=5), st.booleans())
+def test_rows_do_not_depend_on_how_they_are_divided_into_transactions(
+    transactions: list[list[dict[str, Any]]], has_statement: bool
+) -> None:
+    """Also if they have some of the columns only, and after a deletion of their key."""
+    each = [[row] for rows in transactions for row in rows]
+    assert written(transactions, has_statement) == written(each, has_statement)
+
+
+def written(transactions: list[list[dict[str, Any]]], has_statement: bool) -> list[Order]:
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        if not has_statement:
+            patch.setattr(sink_module, "_insert_of", lambda dialect: None)
+        tables = Tables(f"sqlite:///{directory}/stock.db")
+        sink = DatabaseSink(tables.url, "stock", key=["id"], delete_field="gone")
+        sink.open(CONTEXT)
+        for number, transaction in enumerate(transactions):
+            sink.commit(f"t{number}", transaction)
+        sink.close()
+        found = tables.rows(tables.stock)
+        tables.engine.dispose()
+        return sorted(found, key=lambda order: order.id)
+
+
+def test_record_without_delete_field_is_refused(tables: Tables) -> None:
+    sink = DatabaseSink(tables.url, "stock", key=["id"], delete_field="gone")
+    sink.open(CONTEXT)
+    with pytest.raises(TypeError, match=r"the record Order\(.*\) has no field gone, which is delete_field"):
+        sink.commit("t0", ORDERS[:1])
+    sink.close()
 
 
 def test_old_ids_are_deleted(tables: Tables) -> None:
