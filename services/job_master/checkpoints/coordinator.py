@@ -85,10 +85,9 @@ def on_checkpoint_completed(
     if pending is None or not pending.is_acknowledged:
         return state
     phase = state.checkpoints.stop
-    if pending.is_cut and phase is StopPhase.RESTARTED:
-        # A task that restarted may have processed records after it.
-        why = "a task has restarted behind its part of the checkpoint"
-        return _abort(state, record, pending, CheckpointFailureReason.TASK_FAILURE, why, is_written=True)
+    useless = _why_useless(state, pending) if pending.is_cut else None
+    if useless is not None:
+        return _abort(state, record, pending, *useless, is_written=True)
     event = StopEvent.CUT if pending.is_cut else StopEvent.COMPLETED
     checkpoints = state.checkpoints.without(pending, event, record.header.time)
     answers = [
@@ -121,6 +120,17 @@ def on_checkpoint_completed(
     if not pending.options.stops:
         return state
     return stop_with_savepoint.on_savepoint_completed(state, phase, pending, cause)
+
+
+def _why_useless(state: StartedJob, cut: PendingCheckpoint) -> tuple[CheckpointFailureReason, str] | None:
+    """Returns why the job does not go on from a complete cut; its tasks then continue."""
+    if state.checkpoints.stop is StopPhase.RESTARTED:
+        # It may have processed records after its part.
+        why = "a task has restarted behind its part of the checkpoint"
+        return CheckpointFailureReason.TASK_FAILURE, why
+    if not state.rescaling.is_taking(cut.checkpoint_id):
+        return CheckpointFailureReason.CHECKPOINT_EXPIRED, "the rescale that it was for is over"
+    return None
 
 
 def on_checkpoint_aborted(

@@ -133,7 +133,8 @@ def outgoing_events(state: StartedJob, now: Time) -> list[OutgoingEvent]:
     requests = state.checkpoints.requests
     if not requests:
         if rescale.wants_cut(state):
-            return [_trigger_event(state, (), is_cut=True)] if _has_room(state, alone=True) else []
+            may_begin = _has_room(state, alone=True) and not rescale.is_late(state, now)
+            return [_trigger_event(state, (), is_cut=True)] if may_begin else []
         due = periodic_options(state)
         return [] if due is None or due > now else [_trigger_event(state, ())]
     timeout = state.options.checkpointing.timeout

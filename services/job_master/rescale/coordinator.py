@@ -23,7 +23,7 @@ from ....schemas.types import JobStatus
 from ...core.role import JOB_MASTER, OutgoingEvent, Step, Time, address
 from .. import job_status, owed_events, slot_moves
 from ..state import StartedJob
-from . import adaptive_scheduler, validation
+from . import adaptive_scheduler, cut, validation
 from .reserved_slots import has_all_slots, request_missing_slots
 from .state import Rescale, RescalePhase, RescaleRequest
 from .validation import RequestRefused
@@ -177,15 +177,11 @@ def _end_events(state: StartedJob, rescale: Rescale, now: Time) -> list[Outgoing
     is_late = rescale.phase in (RescalePhase.RESTARTING, RescalePhase.DEPLOYING)
     if state.status not in job_status.ACTIVE and not (is_suspended and is_late):
         return [_failed(state, request, validation.not_running(state.job_id, state.status.value))]
-    if rescale.phase is RescalePhase.WAITING and now >= _timeout(state, rescale):
+    if rescale.phase is RescalePhase.WAITING and cut.is_late(state, now):
         waited = f"{state.options.checkpointing.timeout / 1e6:g} s"
         what = "not all of its tasks were running" if has_all_slots(state) else "slots are missing"
         return [_failed(state, request, f"job {state.job_id} could not be rescaled within {waited}: {what}")]
     return []
-
-
-def _timeout(state: StartedJob, rescale: Rescale) -> Time:
-    return rescale.request.time + state.options.checkpointing.timeout
 
 
 def _failed(state: StartedJob, request: RescaleRequest, reason: str) -> OutgoingEvent:
@@ -205,7 +201,7 @@ def deadline(state: StartedJob) -> Time | None:
     current = state.rescaling.current
     if current is None or current.phase is not RescalePhase.WAITING:
         return None
-    return _timeout(state, current)
+    return cut.timeout(state, current)
 
 
 STEPS: Mapping[type[Body], Step[StartedJob]] = {

@@ -7,12 +7,13 @@ from msgspec.structs import replace
 from ....pipelines.graph.parallelism import changed_vertices, changing_vertices, origins_of
 from ....schemas.event import Record
 from ....schemas.types import JobGraph
+from ...core.role import Time
 from .. import job_status, restore
 from ..checkpoints.pending_checkpoint import PendingCheckpoint
 from ..state import StartedJob
 from .finished_subtasks import find_finished
 from .reserved_slots import has_all_slots
-from .state import MOST_CUTS, RescalePhase
+from .state import MOST_CUTS, Rescale, RescalePhase
 
 
 def wants_cut(state: StartedJob) -> bool:
@@ -26,10 +27,21 @@ def wants_cut(state: StartedJob) -> bool:
     )
 
 
+def is_late(state: StartedJob, now: Time) -> bool:
+    """Whether the rescale has waited for its cut for too long."""
+    current = state.rescaling.current
+    return current is not None and now >= timeout(state, current)
+
+
+def timeout(state: StartedJob, rescale: Rescale) -> Time:
+    """Returns when a rescale that waits fails."""
+    return rescale.request.time + state.options.checkpointing.timeout
+
+
 def on_cut_completed(state: StartedJob, cut: PendingCheckpoint, record: Record) -> StartedJob:
     """Handles a complete cut: the tasks end, and restart from it."""
     current = state.rescaling.current
-    if current is None or not state.rescaling.is_taking(cut.checkpoint_id):
+    if current is None:
         return state
     if state.status not in job_status.ACTIVE:
         return _wait_again(state)

@@ -18,6 +18,7 @@ from tailrace.schemas.types import (
     SnapshotType,
 )
 from tailrace.services.core.role import OutgoingEvent
+from tailrace.services.job_master.checkpoints.stop_phase import StopPhase
 from tailrace.services.job_master.instructions import CreateChannels, FindCheckpoint
 from tailrace.services.job_master.rescale.state import RescalePhase
 
@@ -254,6 +255,30 @@ def test_rescale_fails_if_it_waits_too_long() -> None:
     ask(job, 4)
     assert "slots are missing" in failure_of(job.tick(601))
     assert phase_of(job) is None
+
+
+def test_cut_that_times_out_ends_rescale_and_tasks_continue() -> None:
+    job = job_of()
+    ask(job, 1)
+    events = job.tick(600)
+    assert "not all of its tasks were running" in failure_of(events)
+    assert not bodies(events, job_master.CheckpointTriggered), "another cut would stop the tasks for nothing"
+    assert bodies(events, task_executor.AbortCheckpoint)
+
+
+def test_tasks_continue_behind_cut_whose_rescale_is_over() -> None:
+    """The leader decided that before the cut was triggered."""
+    job = job_of()
+    ask(job, 1)
+    current = job.state.rescaling.current
+    assert current is not None
+    failed = client.RescaleFailed(job_id="j", reason="it took too long")
+    job.receive(JOB, failed, cause=current.request.offset)
+    events = cut(job)
+    (aborted,) = bodies(events, task_executor.AbortCheckpoint)
+    assert set(aborted.execution_attempt_ids) == {each.execution_attempt_id for each in job.executions()}
+    assert not bodies(events, task_executor.CancelTask)
+    assert (job.state.status, job.checkpoints.stop) == (JobStatus.RUNNING, StopPhase.NONE)
 
 
 def test_failed_task_before_cut_restarts_as_usual_and_cut_is_taken_later() -> None:

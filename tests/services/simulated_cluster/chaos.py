@@ -194,6 +194,11 @@ class Chaos(CheckpointChaos, OperationChaos, MastersChaos, AutoscalerChaos, Adap
             for _ in range(3):
                 world.tick(LONG_S)
                 self.rest()
+            for _ in range(10):
+                if not self.invariants.is_parallelism_to_change():
+                    break
+                world.tick(LONG_S)
+                self.rest()
             self.invariants.adaptive_jobs_use_their_slots()
         self.everybody_returns()
         for job_id in self.jobs():

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 
+from msgspec.structs import replace
+
 from tailrace.schemas import dispatcher, job_master
+from tailrace.schemas.body import Body
 from tailrace.schemas.types import ExecutionState, JobStatus, ParallelismBounds, SnapshotType
 from tailrace.services.core.role import OutgoingEvent
 from tailrace.services.job_master.state import StartedJob
@@ -156,6 +159,7 @@ class CheckpointChaos:
         body = self.draw.choice(events) if events else self._any_acknowledgement(attempts)
         if self.draw.random() < 0.7:
             body = stray_acknowledgement(self.draw, body, lambda: self.draw.choice(attempts))
+        body = _without_stops(process, body)
         if f"job_master/{body.job_id}" not in self.world.truth.states:
             return
         job = self._started_job(body.job_id)
@@ -207,3 +211,16 @@ class CheckpointChaos:
             if checkpoint.checkpoint.snapshot_type is SnapshotType.SAVEPOINT
         )
         return self.draw.choice(there) if there and self.draw.random() < 0.9 else "memory://savepoints/none"
+
+
+def _without_stops(process: SimulatedProcess, body: Body) -> Body:
+    """A TaskExecutor says of no task that it stands still that does not."""
+    if not isinstance(body, job_master.AcknowledgeCheckpoint):
+        return body
+    parts = tuple(
+        part
+        if process.tasks.is_stopping(part.execution_attempt_id)
+        else replace(part, subtask_state=replace(part.subtask_state, stops=False))
+        for part in body.acknowledgements
+    )
+    return replace(body, acknowledgements=parts)

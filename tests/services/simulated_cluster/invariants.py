@@ -17,6 +17,7 @@ from tailrace.services.core.role import CLIENT, RESOURCE_MANAGER, kind_of
 from tailrace.services.dispatcher.state import DispatcherState, Phase, submitter_of
 from tailrace.services.job_master.checkpoints.stop_phase import StopPhase
 from tailrace.services.job_master.job_status import ACTIVE
+from tailrace.services.job_master.rescale import adaptive_scheduler
 from tailrace.services.job_master.rescale.fitting import (
     fitting_width,
     largest_width,
@@ -167,10 +168,29 @@ class Invariants:
                 if request.allocation_id in known:
                     assert profile_key(request.profile) == known[request.allocation_id].key
 
+    def _stopped_tasks_are_awaited(self) -> None:
+        """A task that stands still behind a savepoint, or behind the cut of a rescale, waits for its end."""
+        states = self.world.truth.states
+        for executor in states.values():
+            if not isinstance(executor, TaskExecutorState):
+                continue
+            for attempt, task in executor.tasks.items():
+                job, number = states.get(f"job_master/{task.job_id}"), task.stopped_by_savepoint
+                if number is None or not isinstance(job, StartedJob) or job.status not in ACTIVE:
+                    continue
+                execution = job.executions.get(attempt)
+                if execution is None or execution.state is not ExecutionState.RUNNING:
+                    continue
+                is_awaited = number in job.checkpoints.pending or job.checkpoints.stop is StopPhase.SAVED
+                assert is_awaited, (
+                    f"{attempt} of {job.job_id} stands still behind checkpoint {number}, which is over"
+                )
+
     def settled(self) -> None:
         """When idle: no event is required, no deadline has passed, and exactly the required tasks run."""
         world = self.world
         self._requests_have_their_profiles()
+        self._stopped_tasks_are_awaited()
         for address, outgoing_event in find_owed_events(world):
             raise AssertionError(f"{address} owes {outgoing_event.body} still\n{self.tail()}")
         for process in world.processes():
@@ -257,6 +277,12 @@ class Invariants:
                     assert resource_id not in world.workers, (
                         f"{resource_id} does not offer {asked} to {address}"
                     )
+
+    def is_parallelism_to_change(self) -> bool:
+        """Whether the adaptive scheduler of a job waits for a time to change it: slots have come late, or a rescale has
+        failed."""
+        states = self.world.truth.states.values()
+        return any(isinstance(state, StartedJob) and adaptive_scheduler.deadline(state) for state in states)
 
     def adaptive_jobs_use_their_slots(self) -> None:
         """After all timeouts: a job with the adaptive scheduler that runs has the highest parallelism within its bounds
