@@ -89,11 +89,14 @@ class TaskExecutorShell:
         self._runtime: Runtime | None = None
         self._started = InstructionTracker()
         self._jobs: dict[str, tuple[str, int]] = {}
+        """Each attempt that has not ended here -> its job, and the offset of what it does."""
+        self._stopped: dict[str, tuple[str, int]] = {}
+        """The same for attempts that were to be stopped and do not run: they never started, or have ended already."""
         self._triggered: dict[str, tuple[int, int]] = {}
         """Job -> the last checkpoint that was started here, and the offset of the request."""
         self._libraries = BlobStager(blobs, self._deploy, self._on_deployment_failed)
         self._reporting = threading.Lock()
-        """Held for each report of a task, and for what is sent before it."""
+        """Held for each report of a task, for what is sent before it, and when attempts start or end."""
         self._batches = AcknowledgementBatches()
         self._linger: threads.Timer | None = None
 
@@ -165,6 +168,9 @@ class TaskExecutorShell:
     def perform(self, role_address: str, instructions: Sequence[Instruction], state: object) -> None:
         self._perform(instructions)
         if isinstance(state, TaskExecutorState):
+            if self._stopped:
+                with self._reporting:
+                    self._stopped = {each: job for each, job in self._stopped.items() if each in state.tasks}
             self._follow(state)
 
     def _perform(self, instructions: Sequence[Instruction]) -> None:
@@ -177,7 +183,9 @@ class TaskExecutorShell:
                 case RunTasks():
                     self._run(instruction)
                 case StopTask(execution_attempt_id=attempt, job_id=job_id, cause=cause):
-                    self._jobs[attempt] = (job_id, cause)
+                    with self._reporting:
+                        attempts = self._jobs if attempt in self._jobs else self._stopped
+                        attempts[attempt] = (job_id, cause)
                     self._libraries.cancel(attempt)
                     runtime.cancel(attempt)
                 case TriggerTasks(
@@ -208,9 +216,12 @@ class TaskExecutorShell:
     ) -> None:
         """Reports a task's new state. `accumulators`: the committed counts of its subtask, at its end.
         `progress_lost`: it failed because the data that it should continue from is gone."""
-        job_id, cause = self._jobs[execution_attempt_id]
+        with self._reporting:
+            attempts = self._jobs if execution_attempt_id in self._jobs else self._stopped
+            job_id, cause = attempts[execution_attempt_id]
+            if state in EXECUTION_ENDS:
+                del attempts[execution_attempt_id]
         if state in EXECUTION_ENDS:
-            del self._jobs[execution_attempt_id]
             self._libraries.ended(job_id, execution_attempt_id)
         body = job_master.UpdateTaskExecutionState(
             job_id=job_id,
@@ -312,8 +323,9 @@ class TaskExecutorShell:
         self.reported(execution_attempt_id, ExecutionState.FAILED, reason)
 
     def _run(self, instruction: RunTasks) -> None:
-        for task in instruction.tasks:
-            self._jobs[task.execution_attempt_id] = (instruction.job_id, task.cause)
+        with self._reporting:
+            for task in instruction.tasks:
+                self._jobs[task.execution_attempt_id] = (instruction.job_id, task.cause)
         subtasks = tuple(
             SubtaskDeployment(
                 task.execution_attempt_id,

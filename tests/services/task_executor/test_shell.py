@@ -275,6 +275,23 @@ def test_acknowledgement_does_not_wait_for_slow_task_for_long() -> None:
     assert acknowledgement(events[2].body) == (["b"], 3)
 
 
+@pytest.mark.parametrize("has_run", [True, False])
+def test_acknowledgement_does_not_wait_for_task_that_is_stopped_after_its_end(has_run: bool) -> None:
+    """Tasks of one slot end together, and each of them is cancelled."""
+    shell, runtime, events = shell_of()
+    tasks = run(task("a"), task("b")) if has_run else run(task("a"))
+    shell.perform(ADDRESS, [tasks], None)
+    if has_run:
+        shell.reported("b", ExecutionState.CANCELED, None)
+    shell.perform(ADDRESS, [StopTask("b", "job", 9)], None)
+    assert runtime.cancelled == ["b"]
+    if not has_run:
+        shell.reported("b", ExecutionState.CANCELED, None)
+        assert events[-1].cause == 9
+    shell.acknowledged("a", 3, SubtaskState(), CheckpointMetrics())
+    assert acknowledgement(events[-1].body) == (["a"], 3)
+
+
 def acknowledgement(body: Body) -> tuple[list[str], int]:
     """Returns the Executions in an AcknowledgeCheckpoint, and the checkpoint."""
     assert isinstance(body, job_master.AcknowledgeCheckpoint)
