@@ -60,11 +60,12 @@ def wait_for_parallelism(job: RunningJob, *expected: int) -> None:
 
 
 def test_parallelism_follows_taskexecutors(cluster: FaultInjectionCluster) -> None:
+    # The job runs for 50 s: on a busy machine a TaskExecutor takes 20 s to start.
     if cluster.configuration.get(SCHEDULER_MODE) is SchedulerExecutionMode.REACTIVE:
         # The program has one subtask. Its vertex is divided when it gets a second one.
-        shape, options, start = Shape(records=40_000, rate=2_000, parallelism=1), TIMEOUTS, []
+        shape, options, start = Shape(records=50_000, rate=1_000, parallelism=1), TIMEOUTS, []
     else:
-        shape, options, start = Shape(records=40_000, rate=2_000), ADAPTIVE, [1]
+        shape, options, start = Shape(records=50_000, rate=1_000), ADAPTIVE, [1]
     with contextlib.closing(RunningJob(cluster, shape, options=options)) as job:
         wait_for_parallelism(job, *start)
         first = cluster.taskexecutors[0]
