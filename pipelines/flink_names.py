@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NoReturn
 
 _CONSTRUCTOR = "its settings are arguments of the class"
+_PLAN = "run tailrace plan PROGRAM.py, or show the environment in a notebook"
 _LEGACY_SINK = "use `sink_to` or `foreach`"
 _SECONDS = "write `seconds=5` or a timedelta"
 
@@ -21,8 +22,8 @@ INSTEAD: Final[Mapping[str, str]] = {
     "set_state_backend": "use `configure`, as in configure('state.backend.type', 'rocksdb')",
     "set_restart_strategy": "use `configure` with the options restart-strategy.*",
     "get_config": "use `configure`",
-    "get_execution_plan": "run tailrace plan PROGRAM.py, or show the environment in a notebook",
-    "explain": "run tailrace plan PROGRAM.py, or show the environment in a notebook",
+    "get_execution_plan": _PLAN,
+    "explain": _PLAN,
     "read_json": "use `from_source` with a `SparkSource` of json, or `read_text_file` and json.loads",
     "set_stream_time_characteristic": "event time begins with a `WatermarkStrategy`",
     "add_jars": "connectors are part of tailrace",

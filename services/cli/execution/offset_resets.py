@@ -110,8 +110,7 @@ def reset_savepoint(
     dry_run: bool,
 ) -> OffsetReset:
     """Writes a copy of a savepoint with other positions. `savepoint`: its location, or the job that was stopped with
-    it.
-    Raises CommandFailure, LogUnavailable."""
+    it. Raises CommandFailure, LogUnavailable."""
     if configuration.get(REST_URL):
         raise CommandFailure(
             ExitCode.USAGE,
